@@ -158,8 +158,10 @@ func TestNoArchiveTakesMoreThanItMay(t *testing.T) {
 			if n := contents(t, dir); n != 0 {
 				t.Errorf("%d files are left", n)
 			}
-			if all, err := m.List(alice); err != nil || len(all) != 0 {
-				t.Errorf("there are %+v, %v", all, err)
+			if all, err := m.List(alice); err != nil {
+				t.Error(err)
+			} else if len(all) != 0 {
+				t.Errorf("m.List(alice): got %v, want none", all)
 			}
 		})
 	}
@@ -228,8 +230,10 @@ func TestNoArchiveBringsAMachineOrARunThatWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	prints(t, m, i.ID, "print(x)", "1")
-	if d, err := m.Details(t.Context(), alice, i.ID); err != nil || d.Waiting != nil {
-		t.Errorf("it waits for %+v, %v", d.Waiting, err)
+	if d, err := m.Details(t.Context(), alice, i.ID); err != nil {
+		t.Error(err)
+	} else if d.Waiting != nil {
+		t.Errorf("d.Waiting: got %+v, want nil", d.Waiting)
 	}
 	_, err = m.Execute(t.Context(), alice, i.ID, session.Request{Continue: "x-forged"})
 	wantKind(t, err, fault.NotFound)
@@ -339,12 +343,20 @@ func TestNobodyWaitsForWhoReadsOrWritesAnArchive(t *testing.T) {
 	written := s.times
 	s.times = 0
 	i, _, err := m.Import(t.Context(), alice, "", s)
-	if err != nil || written == 0 || s.times < 3 {
-		t.Fatalf("%v, after %d and %d looks", err, written, s.times)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if written == 0 {
+		t.Fatal("written: got 0, want more")
+	}
+	if s.times < 3 {
+		t.Fatalf("s.times: got %v, want at least 3", s.times)
 	}
 	prints(t, m, i.ID, "print(x, read('f'))", "1 text")
-	if left, err := os.ReadDir(filepath.Join(dir, "scratch")); err != nil || len(left) != 0 {
-		t.Errorf("there is left %v, %v", left, err)
+	if left, err := os.ReadDir(filepath.Join(dir, "scratch")); err != nil {
+		t.Error(err)
+	} else if len(left) != 0 {
+		t.Errorf(`os.ReadDir(filepath.Join(dir, "scratch")): got %v, want none`, left)
 	}
 }
 
@@ -374,8 +386,10 @@ func TestWhatADeadProcessLeftOfAnArchiveIsRemoved(t *testing.T) {
 	if _, _, err := m.Import(t.Context(), alice, "", bytes.NewReader(archive)); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := os.ReadDir(filepath.Dir(left)); err != nil || len(n) != 0 {
-		t.Errorf("there is %v, %v", n, err)
+	if n, err := os.ReadDir(filepath.Dir(left)); err != nil {
+		t.Error(err)
+	} else if len(n) != 0 {
+		t.Errorf("os.ReadDir(filepath.Dir(left)): got %v, want none", n)
 	}
 }
 

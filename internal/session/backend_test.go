@@ -21,7 +21,7 @@ type between struct {
 	mu        sync.Mutex // guards what follows
 	instances []sandbox.Instance
 	exit      *sandbox.Exit // how the next run ends, whatever it does
-	silent    error         // why nobody can be inspected; nil: everybody can
+	silent    error         // why no interpreter can be inspected; nil: each can
 }
 
 type reached struct {
@@ -74,15 +74,24 @@ func TestAnInterpreterThatEndsBetweenTwoCallsIsReplacedAndTheModelTold(t *testin
 		t.Fatal(err)
 	}
 	d, err := m.Details(t.Context(), alice, id)
-	if err != nil || d.State != session.Idle || len(d.Variables) != 0 || len(d.Files) != 1 || !strings.Contains(d.Notice, "(python) has ended") {
-		t.Errorf("the session is %+v, %v", d, err)
+	if err != nil {
+		t.Fatalf("the session: got error %v, want none", err)
 	}
+	wantEqual(t, "the session: d.State", d.State, session.Idle)
+	wantEqual(t, "the session: len(d.Variables)", len(d.Variables), 0)
+	wantEqual(t, "the session: len(d.Files)", len(d.Files), 1)
+	wantPart(t, "the session: d.Notice", d.Notice, "(python) has ended")
 	r := prints(t, m, id, "print(read('kept'))", "text")
-	if !strings.Contains(r.Notice, "fresh python interpreter") || !strings.Contains(r.Notice, "ended unexpectedly") {
-		t.Errorf("the notice is %q", r.Notice)
+	if !strings.Contains(r.Notice, "fresh python interpreter") {
+		t.Errorf("r.Notice: got %q, want %q in it", r.Notice, "fresh python interpreter")
 	}
-	if r := execute(t, m, id, "x"); r.Exit.Error == nil || r.Notice != "" {
-		t.Errorf("x is there, or the notice comes again: %q", r.Notice)
+	if !strings.Contains(r.Notice, "ended unexpectedly") {
+		t.Errorf("r.Notice: got %q, want %q in it", r.Notice, "ended unexpectedly")
+	}
+	if r := execute(t, m, id, "x"); r.Exit.Error == nil {
+		t.Error("r.Exit.Error: got nil, want one")
+	} else if r.Notice != "" {
+		t.Errorf("r.Notice: got %q, want none", r.Notice)
 	}
 }
 
@@ -106,7 +115,10 @@ func TestWhatIsSaidAboutARunThatLeftItsInterpreterOtherwise(t *testing.T) {
 			id := create(t, m, alice, "")
 			b.exit = &sandbox.Exit{Cause: c.cause, State: c.state}
 			r := execute(t, m, id, "1")
-			if !strings.HasPrefix(r.Notice, c.want) || (c.want == "") != (r.Notice == "") {
+			if !strings.HasPrefix(r.Notice, c.want) {
+				t.Errorf("r.Notice: got %q, want it to begin with %q", r.Notice, c.want)
+			}
+			if (c.want == "") != (r.Notice == "") {
 				t.Errorf("the notice is %q, want %q", r.Notice, c.want)
 			}
 		})
@@ -119,12 +131,18 @@ func TestDetailsTellWhichInterpreterCannotBeInspected(t *testing.T) {
 	execute(t, m, id, "x = 1")
 	b.silent = errors.New("it does not answer")
 	d, err := m.Details(t.Context(), alice, id)
-	if err != nil || d.State != session.Live || len(d.Variables) != 0 || !strings.Contains(d.Notice, "(python) cannot be inspected") {
-		t.Errorf("the session is %+v, %v", d, err)
+	if err != nil {
+		t.Fatalf("the session: got error %v, want none", err)
 	}
+	wantEqual(t, "the session: d.State", d.State, session.Live)
+	wantEqual(t, "the session: len(d.Variables)", len(d.Variables), 0)
+	wantPart(t, "the session: d.Notice", d.Notice, "(python) cannot be inspected")
 	b.silent = nil
-	if d, err = m.Details(t.Context(), alice, id); err != nil || len(d.Variables) != 1 || d.Notice != "" {
-		t.Errorf("the session is %+v, %v", d, err)
+	if d, err = m.Details(t.Context(), alice, id); err != nil {
+		t.Errorf("the session: got error %v, want none", err)
+	} else {
+		wantEqual(t, "the session: len(d.Variables)", len(d.Variables), 1)
+		wantEqual(t, "the session: d.Notice", d.Notice, "")
 	}
 }
 
@@ -143,12 +161,21 @@ func TestASessionWhoseIsolationIsNoLongerThereKeepsItsFiles(t *testing.T) {
 	m := manager(t, session.Config{Dir: dir}, sandboxtest.FakeConfig{Name: "new"})
 	_, err = m.Execute(t.Context(), alice, id, session.Request{Code: "1"})
 	wantKind(t, err, fault.Unsupported)
-	if f := fault.Of(err); !strings.Contains(f.Message, "old") || f.Hint == "" {
-		t.Errorf("it says %q, hint %q", f.Message, f.Hint)
+	if f := fault.Of(err); !strings.Contains(f.Message, "old") {
+		t.Errorf("f.Message: got %q, want %q in it", f.Message, "old")
+	} else if f.Hint == "" {
+		t.Error("f.Hint: got none, want one")
 	}
 	d, err := m.Details(t.Context(), alice, id)
-	if err != nil || len(d.Files) != 1 || filepath.Base(d.Files[0].Path) != "kept" {
-		t.Errorf("its files are %+v, %v", d.Files, err)
+	if err != nil {
+		t.Fatalf("its files: got error %v, want none", err)
+	}
+	if len(d.Files) != 1 {
+		t.Fatalf("its files: len(d.Files): got %d, want 1: %v", len(d.Files), d.Files)
+	}
+	if filepath.Base(d.Files[0].Path) != "kept" {
+		t.Errorf("its files: filepath.Base(d.Files[0].Path): got %q, want %q",
+			filepath.Base(d.Files[0].Path), "kept")
 	}
 	if err := m.Destroy(t.Context(), alice, id); err != nil {
 		t.Error(err)
@@ -168,8 +195,10 @@ func TestOnlyTheProcessThatRunsAnExecutionCanCancelIt(t *testing.T) {
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := second.Cancel(alice, id, ""); n != 0 || err != nil {
-		t.Errorf("where nothing runs it stopped %d, %v", n, err)
+	if n, err := second.Cancel(alice, id, ""); err != nil {
+		t.Errorf("where nothing runs: got error %v, want none", err)
+	} else if n != 0 {
+		t.Errorf("where nothing runs: got %v, want 0", n)
 	}
 	if _, err := second.Cancel(alice, "../x", ""); err == nil {
 		t.Error("an id that is none is taken")
@@ -181,7 +210,9 @@ func TestARequestForAnotherIsolationIsAConflict(t *testing.T) {
 	id := create(t, m, alice, "")
 	_, err := m.Execute(t.Context(), alice, id, session.Request{Code: "1", Isolation: "fake"})
 	wantKind(t, err, fault.Conflict)
-	if r, err := m.Execute(t.Context(), alice, id, session.Request{Code: "1", Isolation: "between"}); err != nil || r.Isolation != "between" {
-		t.Errorf("its own isolation gives %q, %v", r.Isolation, err)
+	if r, err := m.Execute(t.Context(), alice, id, session.Request{Code: "1", Isolation: "between"}); err != nil {
+		t.Errorf("its own isolation: got error %v, want none", err)
+	} else if r.Isolation != "between" {
+		t.Errorf("its own isolation: r.Isolation: got %q, want %q", r.Isolation, "between")
 	}
 }

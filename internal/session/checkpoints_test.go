@@ -29,8 +29,14 @@ func TestWhatNobodyHereHasOpenIsListedWithoutOpeningIt(t *testing.T) {
 	}
 	undo(t, mine, id)
 	want := checkpoints(t, mine, id)
-	if len(want) != 5 || !want[3].Current || want[4].Label != "three" {
-		t.Fatalf("there are %+v", want)
+	if len(want) != 5 {
+		t.Fatalf("len(want): got %d, want 5: %v", len(want), want)
+	}
+	if !want[3].Current {
+		t.Fatal("want[3].Current: got false, want true")
+	}
+	if want[4].Label != "three" {
+		t.Fatalf("want[4].Label: got %q, want %q", want[4].Label, "three")
 	}
 	if got := checkpoints(t, other, id); !reflect.DeepEqual(got, want) {
 		t.Errorf("while another has it there are %+v, want %+v", got, want)
@@ -42,8 +48,10 @@ func TestWhatNobodyHereHasOpenIsListedWithoutOpeningIt(t *testing.T) {
 		if got := checkpoints(t, m, id); !reflect.DeepEqual(got, want) {
 			t.Errorf("asleep there are %+v, want %+v", got, want)
 		}
-		if i, err := m.Info(alice, id); err != nil || i.State != session.Asleep {
-			t.Errorf("listing woke it: %+v, %v", i, err)
+		if i, err := m.Info(alice, id); err != nil {
+			t.Errorf("after listing: got error %v, want none", err)
+		} else if i.State != session.Asleep {
+			t.Errorf("after listing: i.State: got %v, want %v", i.State, session.Asleep)
 		}
 	}
 	if err := mine.Destroy(t.Context(), alice, id); err != nil {
@@ -71,8 +79,14 @@ func TestARebuiltIndexCountsWhatCanBeGoneBackTo(t *testing.T) {
 	defer tick.Stop()
 	for known := 0; known == 0; <-tick.C {
 		all, err := m.List(alice)
-		if err != nil || len(all) != 1 || t.Context().Err() != nil {
-			t.Fatalf("%+v, %v", all, err)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(all) != 1 {
+			t.Fatalf("len(all): got %d, want 1: %v", len(all), all)
+		}
+		if t.Context().Err() != nil {
+			t.Fatalf("t.Context().Err(): got %+v, want nil", t.Context().Err())
 		}
 		if known = all[0].Checkpoints; known != 0 && known != 2 {
 			t.Errorf("it counts %d", known)
@@ -123,8 +137,14 @@ func TestAListIsWholeWhileAnotherProcessGivesCheckpointsUp(t *testing.T) {
 				current++
 			}
 		}
-		if err != nil || current != 1 || len(all) < 2 {
-			t.Fatalf("the list is %+v, %v", all, err)
+		if err != nil {
+			t.Fatalf("the list: got error %v, want none", err)
+		}
+		if current != 1 {
+			t.Fatalf("the list: current: got %v, want 1", current)
+		}
+		if len(all) < 2 {
+			t.Fatalf("the list: len(all): got %v, want at least 2", len(all))
 		}
 	}
 }
@@ -145,8 +165,10 @@ func TestALabelIsTakenOff(t *testing.T) {
 	}
 	unlabel := func(name string, want ...string) {
 		t.Helper()
-		if got, err := m.Unlabel(t.Context(), alice, id, name); err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("%q was taken off %q, %v, want %q", name, got, err, want)
+		if got, err := m.Unlabel(t.Context(), alice, id, name); err != nil {
+			t.Errorf("%q was taken off: got error %v, want none", name, err)
+		} else if !reflect.DeepEqual(got, want) {
+			t.Errorf("%q was taken off: got %v, want %v", name, got, want)
 		}
 	}
 	labels := func() (all []string) {
@@ -182,8 +204,11 @@ func TestALabelIsTakenOff(t *testing.T) {
 		execute(t, m, id, fmt.Sprint("x = ", 10+n))
 	}
 	for _, c := range checkpoints(t, m, id) {
-		if c.ID == ids[1] || c.Label != "" {
-			t.Errorf("there still is %+v", c)
+		if c.ID == ids[1] {
+			t.Errorf("c.ID: got %v, want another", c.ID)
+		}
+		if c.Label != "" {
+			t.Errorf("c.Label: got %q, want none", c.Label)
 		}
 	}
 	_, err = m.Unlabel(t.Context(), "bob", id, "once")
@@ -199,8 +224,10 @@ func TestWhoHasTooManyLabelsTakesOneOff(t *testing.T) {
 		_, err = m.Checkpoint(t.Context(), alice, id, fmt.Sprint("l", made))
 	}
 	wantKind(t, err, fault.Exhausted)
-	if f := fault.Of(err); made != 201 || !strings.Contains(f.Hint, "--remove LABEL") {
-		t.Errorf("the label %d is refused: %q", made, f.Hint)
+	if f := fault.Of(err); made != 201 {
+		t.Errorf("the label: made: got %v, want 201", made)
+	} else if !strings.Contains(f.Hint, "--remove LABEL") {
+		t.Errorf("the label: f.Hint: got %q, want %q in it", f.Hint, "--remove LABEL")
 	}
 	if _, err := m.Unlabel(t.Context(), alice, id, "l7"); err != nil {
 		t.Error(err)
@@ -234,7 +261,9 @@ func TestAListThatChangesWhileItIsReadIsReadAgain(t *testing.T) {
 	for n := range 3 {
 		execute(t, mine, id, fmt.Sprint("x = ", n))
 	}
-	if got, want := checkpoints(t, other, id), checkpoints(t, mine, id); !files.gone || !reflect.DeepEqual(got, want) {
-		t.Errorf("there are %+v, want %+v (%v)", got, want, files.gone)
+	if got, want := checkpoints(t, other, id), checkpoints(t, mine, id); !files.gone {
+		t.Error("files.gone: got false, want true")
+	} else if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }

@@ -87,8 +87,10 @@ func TestWhatRunsCalledThatWereCutShortIsToldOnce(t *testing.T) {
 			if c.news == news && knows.left() != "" {
 				t.Error("it is not known that it was told")
 			}
-			if want := fmt.Sprintf("%s %s %q", alice, id, ""); len(knows.asked) == 0 || knows.asked[0] != want {
-				t.Errorf("it was asked %q", knows.asked)
+			if want := fmt.Sprintf("%s %s %q", alice, id, ""); len(knows.asked) == 0 {
+				t.Error("len(knows.asked): got 0, want more")
+			} else if knows.asked[0] != want {
+				t.Errorf("knows.asked[0]: got %v, want %v", knows.asked[0], want)
 			}
 			if r := execute(t, m, id, "x = 3"); strings.Contains(r.Notice, news) {
 				t.Errorf("it is told again: %q", r.Notice)

@@ -18,16 +18,21 @@ func TestFilesThatLieTooDeepAreCountedAndTold(t *testing.T) {
 	m := manager(t, session.Config{Dir: dir, DiskBytes: 4 << 20, OwnerDiskBytes: 8 << 20}, sandboxtest.FakeConfig{})
 	id := create(t, m, alice, "")
 	home, err := filepath.Glob(filepath.Join(dir, "owners", "*", string(id), "workspace"))
-	if err != nil || len(home) != 1 {
-		t.Fatal(home, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(home) != 1 {
+		t.Fatalf("len(home): got %d, want 1: %v", len(home), home)
 	}
 	execute(t, m, id, "write('a', 'text')")
 	dig(t, home[0], 300, 1<<20)
 	r := execute(t, m, id, "write('b', 'text')")
 	says(t, r.Notice, "not kept", "/workspace/d/d", "deeper than 200 folders")
 	says(t, execute(t, m, id, "write('c', 'text')").Notice, "", "not kept")
-	if i, err := m.Info(alice, id); err != nil || i.DiskBytes < 1<<20+300*4096 {
-		t.Errorf("it counts %d bytes, %v", i.DiskBytes, err)
+	if i, err := m.Info(alice, id); err != nil {
+		t.Error(err)
+	} else if i.DiskBytes < 1<<20+300*4096 {
+		t.Errorf("i.DiskBytes: got %v, want at least %v", i.DiskBytes, 1<<20+300*4096)
 	}
 	back, err := m.Undo(t.Context(), alice, id)
 	if err != nil {

@@ -40,8 +40,10 @@ func TestWhatAProgramListensAtCanBeConnectedTo(t *testing.T) {
 		t.Error("a machine was booted in which nobody can listen")
 	}
 	command(t, m, id, "serve", "80")
-	if got, err := dials(t, m, id, 80); got != "hello" || err != nil {
-		t.Errorf("it says %q, %v", got, err)
+	if got, err := dials(t, m, id, 80); err != nil {
+		t.Error(err)
+	} else if got != "hello" {
+		t.Errorf("dials(t, m, id, 80): got %q, want %q", got, "hello")
 	}
 	_, err = dials(t, m, id, 81)
 	wantKind(t, err, fault.Unavailable)

@@ -22,15 +22,27 @@ func TestWhatIsPutAtTheEndOfARunBelongsToIt(t *testing.T) {
 					t.Error(err)
 				}
 			}})
-			if err != nil || path != session.Shown+"/2-stdout.txt" || len(r.Changes) != 1 || r.Changes[0].Path != path {
-				t.Fatalf("it is in %q; the changes are %v, %v", path, r.Changes, err)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if path != session.Shown+"/2-stdout.txt" {
+				t.Fatalf("path: got %q, want %q", path, session.Shown+"/2-stdout.txt")
+			}
+			if len(r.Changes) != 1 {
+				t.Fatalf("len(r.Changes): got %d, want 1: %v", len(r.Changes), r.Changes)
+			}
+			if r.Changes[0].Path != path {
+				t.Fatalf("r.Changes[0].Path: got %v, want %v", r.Changes[0].Path, path)
 			}
 			if r := execute(t, m, id, "print(read('"+path+"'))"); !strings.HasPrefix(r.Stdout, "said\n") {
 				t.Errorf("the file has %q", r.Stdout)
 			}
 			checkpoints, err := m.Checkpoints(alice, id)
-			if err != nil || len(checkpoints) != 3 {
-				t.Errorf("there are %d checkpoints, %v", len(checkpoints), err)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(checkpoints) != 3 {
+				t.Errorf("len(checkpoints): got %d, want 3: %v", len(checkpoints), checkpoints)
 			}
 		})
 	}

@@ -23,8 +23,10 @@ func TestABlockOfMarkdownIsItsProgram(t *testing.T) {
 		{"```", "```", ""},
 		{"`~`\n1\n`~`", "`~`\n1\n`~`", ""},
 	} {
-		if program, language := Unfenced(c.code); program != c.program || language != c.language {
-			t.Errorf("%q: %q in %q, want %q in %q", c.code, program, language, c.program, c.language)
+		if program, language := Unfenced(c.code); program != c.program {
+			t.Errorf("program: got %v, want %v", program, c.program)
+		} else if language != c.language {
+			t.Errorf("language: got %v, want %v", language, c.language)
 		}
 	}
 }

@@ -90,8 +90,10 @@ func TestAWakeStormIsAnsweredAsFarAsTheQueueGoes(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if n := answered.Load(); n < 65 || n+refused.Load() != 1000 {
-		t.Errorf("%d were answered, %d refused", n, refused.Load())
+	if n := answered.Load(); n < 65 {
+		t.Errorf("answered.Load(): got %v, want at least 65", n)
+	} else if n+refused.Load() != 1000 {
+		t.Errorf("n+refused.Load(): got %v, want 1000", n+refused.Load())
 	}
 	prints(t, m, id, "print(n)", fmt.Sprint(answered.Load()))
 }
@@ -163,7 +165,7 @@ func TestInAMeleeVariablesAndFilesNeverDisagree(t *testing.T) {
 	for k := range ids {
 		ids[k] = create(t, m, owners[k], "")
 		b := bout{t: t, m: m}
-		for n := range 8 { // so many that nobody can go back to when there was nothing
+		for n := range 8 { // so many that no one can go back to when there was nothing
 			if err := b.set(owners[k], ids[k], fmt.Sprint("begun", n)); err != nil {
 				t.Fatal(err)
 			}
@@ -187,8 +189,11 @@ func TestInAMeleeVariablesAndFilesNeverDisagree(t *testing.T) {
 	for k := range ids {
 		b.agree(owners[k], ids[k], "at the end")
 		all, err := m.Checkpoints(owners[k], ids[k])
-		if err != nil || len(all) == 0 {
-			t.Errorf("%d, %v", len(all), err)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(all) == 0 {
+			t.Error("len(all): got 0, want more")
 		}
 		for _, c := range all {
 			_, err := m.Restore(t.Context(), owners[k], ids[k], c.ID)
@@ -200,7 +205,7 @@ func TestInAMeleeVariablesAndFilesNeverDisagree(t *testing.T) {
 	}
 }
 
-// set changes variable and file at once: nobody can interrupt it between the two.
+// set changes variable and file at once: no interrupt falls between the two.
 func (b bout) set(owner session.Owner, id session.ID, name string) error {
 	_, err := b.run(owner, id, fmt.Sprintf("v = ['%s', write('v', '%s')]", name, name))
 	return err
@@ -278,8 +283,10 @@ func TestTwoProcessesFightOverASession(t *testing.T) {
 			}
 		}
 	})
-	if i, err := both[0].m.Info(alice, id); err != nil || i.Executions < 2*each {
-		t.Errorf("%+v, %v", i, err)
+	if i, err := both[0].m.Info(alice, id); err != nil {
+		t.Error(err)
+	} else if i.Executions < 2*each {
+		t.Errorf("i.Executions: got %v, want at least %v", i.Executions, 2*each)
 	}
 	prints(t, both[1].m, id, "print(n, read('n'))", fmt.Sprintf("%d %d", 2*each, 2*each))
 }
@@ -305,8 +312,12 @@ func TestNobodyStarvesWhereRoomIsShort(t *testing.T) {
 		for n := range each {
 			var out string
 			err := stubborn(t.Context(), func() (err error) { out, err = b.run(alice, id, code+"\nprint(n)"); return err })
-			if err != nil || out != fmt.Sprint(n+1) {
-				t.Errorf("after %d calls it prints %q, %v", n, out, err)
+			if err != nil {
+				t.Errorf("got error %v, want none: %s", err, out)
+				return
+			}
+			if out != fmt.Sprint(n+1) {
+				t.Errorf("out: got %q, want %q", out, fmt.Sprint(n+1))
 				return
 			}
 			code = "n = n + 1"

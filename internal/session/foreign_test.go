@@ -45,7 +45,7 @@ func copyFile(t *testing.T, to, from string) {
 	}
 }
 
-// A checkpoint that lies where it does not belong is nobody's, whoever's blobs it
+// A checkpoint that lies where it does not belong counts for no session, whoever's blobs it
 // names: it is not opened, not listed and not gone back to.
 func TestACheckpointOfSomebodyElseIsRefusedWhereverItLies(t *testing.T) {
 	for name, who := range map[string]session.Owner{"another session's": alice, "another owner's": "bob"} {
@@ -120,7 +120,7 @@ func TestAnArchiveNamesNobodyElsesBlobs(t *testing.T) {
 	wantKind(t, err, fault.NotFound)
 }
 
-// Putting sessions to sleep, or ending the process, makes nobody's disk larger.
+// Putting sessions to sleep, or ending the process, makes no owner's disk larger.
 func TestSleepingSessionsCountTowardsTheQuota(t *testing.T) {
 	dir := t.TempDir()
 	config := session.Config{Dir: dir, DiskBytes: 4 * mib, OwnerDiskBytes: 9 * mib}

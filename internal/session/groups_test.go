@@ -37,7 +37,7 @@ func TestACollectionLeavesForksInTheMakingAlone(t *testing.T) {
 	collected := false
 	files.call = func() {
 		collected = true
-		// It removes what belongs to nobody, and then waits for the fork to end.
+		// It removes what belongs to no session, and then waits for the fork to end.
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
 		_, _ = m.Collect(ctx)

@@ -53,19 +53,26 @@ func TestVariablesAndFilesOutliveTheProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	m = reopened(t, m, dir, session.Config{})
-	if i, err := m.Info(alice, id); err != nil || i.State != session.Asleep {
-		t.Errorf("%+v, %v", i, err)
+	if i, err := m.Info(alice, id); err != nil {
+		t.Error(err)
+	} else if i.State != session.Asleep {
+		t.Errorf("i.State: got %v, want %v", i.State, session.Asleep)
 	}
-	if d, err := m.Details(t.Context(), alice, id); err != nil || len(d.Variables) != 2 || d.Notice != "" {
-		t.Errorf("it holds %+v (%q), %v", d.Variables, d.Notice, err)
+	if d, err := m.Details(t.Context(), alice, id); err != nil {
+		t.Error(err)
+	} else {
+		wantEqual(t, "len(d.Variables)", len(d.Variables), 2)
+		wantEqual(t, "d.Notice", d.Notice, "")
 	}
 	if r := prints(t, m, id, "print(x, read('f'))", "1 one"); r.Notice != "" {
 		t.Errorf("the notice is %q", r.Notice)
 	}
 	r, err := m.Execute(t.Context(), alice, id, session.Request{Code: "print(y)", Language: "javascript"})
-	if err != nil || strings.TrimSpace(r.Stdout) != "7" || r.Notice != "" {
-		t.Errorf("%+v, %v", r, err)
+	if err != nil {
+		t.Fatal(err)
 	}
+	wantEqual(t, "r.Stdout", strings.TrimSpace(r.Stdout), "7")
+	wantEqual(t, "r.Notice", r.Notice, "")
 }
 
 func TestUndoGoesBackOneByOneAndIsUndoneByRestore(t *testing.T) {
@@ -77,19 +84,25 @@ func TestUndoGoesBackOneByOneAndIsUndoneByRestore(t *testing.T) {
 	last := checkpoints(t, m, id)
 	for k := 2; k >= 0; k-- {
 		r := undo(t, m, id)
-		if len(r.Changes) != 2 || len(r.Variables) != 1 || r.Notice != "" {
-			t.Errorf("it says %+v", r)
-		}
+		wantEqual(t, "len(r.Changes)", len(r.Changes), 2)
+		wantEqual(t, "len(r.Variables)", len(r.Variables), 1)
+		wantEqual(t, "r.Notice", r.Notice, "")
 		if k == 1 { // what was undone is left; what comes now follows on
 			continue
 		}
 		d, err := m.Details(t.Context(), alice, id)
-		if err != nil || len(d.Files) != k+2 {
-			t.Errorf("the files are %+v, %v", d.Files, err)
+		if err != nil {
+			t.Fatalf("the files: got error %v, want none", err)
+		}
+		if len(d.Files) != k+2 {
+			t.Errorf("the files: len(d.Files): got %d, want %d: %v", len(d.Files), k+2, d.Files)
 		}
 	}
-	if got := checkpoints(t, m, id); len(got) != len(last) || !got[1].Current || got[len(got)-1].Current {
-		t.Errorf("the checkpoints are %+v", got)
+	if got := checkpoints(t, m, id); len(got) != len(last) {
+		t.Errorf("the checkpoints: len(got): got %d, want %d: %v", len(got), len(last), got)
+	} else {
+		wantEqual(t, "the checkpoints: got[1].Current", got[1].Current, true)
+		wantEqual(t, "the checkpoints: got[len(got)-1].Current", got[len(got)-1].Current, false)
 	}
 	prints(t, m, id, "print(x, read('f'))", "0 0")
 	undo(t, m, id) // of what printed, if that changed anything, or of the first
@@ -124,14 +137,22 @@ func TestALabelledCheckpointStaysWhenOthersAreGivenUp(t *testing.T) {
 	id := create(t, m, alice, "")
 	execute(t, m, id, "x = 'begun'")
 	c, err := m.Checkpoint(t.Context(), alice, id, "begun")
-	if err != nil || c.Label != "begun" || !c.Current {
-		t.Fatalf("%+v, %v", c, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Label != "begun" {
+		t.Fatalf("c.Label: got %q, want %q", c.Label, "begun")
+	}
+	if !c.Current {
+		t.Fatal("c.Current: got false, want true")
 	}
 	for k := range 10 {
 		execute(t, m, id, fmt.Sprintf("x = %d", k))
 	}
-	if all := checkpoints(t, m, id); len(all) > 5 || all[0].ID != c.ID {
-		t.Errorf("there are %+v", all)
+	if all := checkpoints(t, m, id); len(all) > 5 {
+		t.Errorf("len(all): got %v, want at most 5", len(all))
+	} else if all[0].ID != c.ID {
+		t.Errorf("all[0].ID: got %v, want %v", all[0].ID, c.ID)
 	}
 	if _, err := m.Restore(t.Context(), alice, id, "begun"); err != nil {
 		t.Fatal(err)
@@ -160,8 +181,10 @@ func TestFilesThatAreWrittenFromOutsideAreKeptAndUndone(t *testing.T) {
 	}
 	write("a/b", "first")
 	write("a/b", "second")
-	if r := undo(t, m, id); len(r.Changes) != 1 || r.Changes[0].Path != "a/b" {
-		t.Errorf("%+v", r)
+	if r := undo(t, m, id); len(r.Changes) != 1 {
+		t.Errorf("len(r.Changes): got %d, want 1: %v", len(r.Changes), r.Changes)
+	} else if r.Changes[0].Path != "a/b" {
+		t.Errorf("r.Changes[0].Path: got %q, want %q", r.Changes[0].Path, "a/b")
 	}
 	prints(t, m, id, "print(x, read('a/b'))", "1 first")
 	write("c", "third")
@@ -174,8 +197,11 @@ func TestFoldersAndLinksAloneAreKeptToo(t *testing.T) {
 	m := manager(t, session.Config{Dir: dir}, sandboxtest.FakeConfig{})
 	id := create(t, m, alice, "")
 	home, err := filepath.Glob(filepath.Join(dir, "owners", "*", string(id), "workspace"))
-	if err != nil || len(home) != 1 {
-		t.Fatalf("%v, %v", home, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(home) != 1 {
+		t.Fatalf("len(home): got %d, want 1: %v", len(home), home)
 	}
 	if err := os.Mkdir(filepath.Join(home[0], "empty"), 0o755); err != nil { // as a program might
 		t.Fatal(err)
@@ -192,11 +218,15 @@ func TestFoldersAndLinksAloneAreKeptToo(t *testing.T) {
 	}
 	execute(t, m, id, "x = 2")
 	undo(t, m, id)
-	if info, err := os.Lstat(filepath.Join(home[0], "empty")); err != nil || !info.IsDir() {
-		t.Errorf("the folder: %v", err)
+	if info, err := os.Lstat(filepath.Join(home[0], "empty")); err != nil {
+		t.Errorf("the folder: got error %v, want none", err)
+	} else if !info.IsDir() {
+		t.Error("the folder: info.IsDir(): got false, want true")
 	}
-	if to, err := os.Readlink(filepath.Join(home[0], "link")); err != nil || to != "empty" {
-		t.Errorf("the link leads to %q, %v", to, err)
+	if to, err := os.Readlink(filepath.Join(home[0], "link")); err != nil {
+		t.Errorf("the link: got error %v, want none", err)
+	} else if to != "empty" {
+		t.Errorf("the link: got %q, want %q", to, "empty")
 	}
 }
 
@@ -204,11 +234,15 @@ func TestAResetCanBeUndone(t *testing.T) {
 	m := manager(t, session.Config{}, sandboxtest.FakeConfig{})
 	id := create(t, m, alice, "")
 	execute(t, m, id, "x = 1\nwrite('f', 'text')")
-	if n, err := m.Reset(t.Context(), alice, id); n != 1 || err != nil {
-		t.Fatalf("%d files, %v", n, err)
+	if n, err := m.Reset(t.Context(), alice, id); err != nil {
+		t.Fatal(err)
+	} else if n != 1 {
+		t.Fatalf("m.Reset(t.Context(), alice, id): got %v, want 1", n)
 	}
-	if r := execute(t, m, id, "x"); r.Exit.Error == nil || r.Notice != "" {
-		t.Errorf("%+v", r)
+	if r := execute(t, m, id, "x"); r.Exit.Error == nil {
+		t.Error("r.Exit.Error: got nil, want one")
+	} else if r.Notice != "" {
+		t.Errorf("r.Notice: got %q, want none", r.Notice)
 	}
 	undo(t, m, id) // the failed look
 	undo(t, m, id)
@@ -224,8 +258,14 @@ func TestForksBeginAlikeAndGoTheirOwnWay(t *testing.T) {
 	}
 	execute(t, m, id, "x = 2\nwrite('f', 'two')")
 	now, err := m.Fork(t.Context(), alice, id, "", 2)
-	if err != nil || len(now) != 2 || now[0].ID == now[1].ID {
-		t.Fatalf("%+v, %v", now, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(now) != 2 {
+		t.Fatalf("len(now): got %d, want 2: %v", len(now), now)
+	}
+	if now[0].ID == now[1].ID {
+		t.Fatalf("now[0].ID: got %v, want another", now[0].ID)
 	}
 	then, err := m.Fork(t.Context(), alice, id, "one", 1)
 	if err != nil {
@@ -277,8 +317,10 @@ func TestASleepingSessionIsWokenByItsNextCall(t *testing.T) {
 	if err := m.Sleep(alice, id); err != nil {
 		t.Fatal(err)
 	}
-	if s := m.Stats(); s.Sessions != 0 || s.Interpreters != 0 {
-		t.Errorf("it is still there: %+v", s)
+	if s := m.Stats(); s.Sessions != 0 {
+		t.Errorf("s.Sessions: got %v, want 0", s.Sessions)
+	} else if s.Interpreters != 0 {
+		t.Errorf("s.Interpreters: got %v, want 0", s.Interpreters)
 	}
 	prints(t, m, id, "print(x)", "1")
 	_, done, err := m.Files(alice, id)
@@ -327,8 +369,11 @@ func TestAnExportedSessionGoesOnElsewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	r, err := elsewhere.Execute(t.Context(), "bob", i.ID, session.Request{Code: "print(x, read('f'))", Language: "python"})
-	if err != nil || strings.TrimSpace(r.Stdout) != "41 text" {
-		t.Errorf("%+v, %v", r, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.TrimSpace(r.Stdout) != "41 text" {
+		t.Errorf("r.Stdout: got %q, want %q", strings.TrimSpace(r.Stdout), "41 text")
 	}
 	_, _, err = elsewhere.Import(t.Context(), "bob", i.ID, bytes.NewReader(archive.Bytes()))
 	wantKind(t, err, fault.Conflict)
@@ -373,8 +418,14 @@ func TestWhatNothingRefersToIsCollected(t *testing.T) {
 	}
 	before := count(t, filepath.Join(dir, "blobs"))
 	got, err := m.Collect(t.Context())
-	if err != nil || got.Blobs == 0 || got.Bytes == 0 {
-		t.Errorf("%+v, %v", got, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Blobs == 0 {
+		t.Error("got.Blobs: got 0, want more")
+	}
+	if got.Bytes == 0 {
+		t.Error("got.Bytes: got 0, want more")
 	}
 	if after := count(t, filepath.Join(dir, "blobs")); after >= before {
 		t.Errorf("there were %d files, and are %d", before, after)
@@ -387,8 +438,10 @@ func TestWhatNothingRefersToIsCollected(t *testing.T) {
 	if _, err := m.Collect(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := m.Collect(t.Context()); err != nil || got != (session.Collected{}) {
-		t.Errorf("something was left: %+v, %v", got, err)
+	if got, err := m.Collect(t.Context()); err != nil {
+		t.Error(err)
+	} else if got != (session.Collected{}) {
+		t.Errorf("m.Collect(t.Context()): got %v, want %v", got, (session.Collected{}))
 	}
 }
 
@@ -435,9 +488,14 @@ func TestTheIndexCanBeDeleted(t *testing.T) {
 	}
 	m = manager(t, session.Config{Dir: dir}, sandboxtest.FakeConfig{})
 	all, err := m.List(alice)
-	if err != nil || len(all) != 2 || all[0].ID != "a" || all[0].Executions != 1 {
-		t.Errorf("%+v, %v", all, err)
+	if err != nil {
+		t.Fatal(err)
 	}
+	if len(all) != 2 {
+		t.Fatalf("len(all): got %d, want 2: %v", len(all), all)
+	}
+	wantEqual(t, "all[0].ID", all[0].ID, "a")
+	wantEqual(t, "all[0].Executions", all[0].Executions, 1)
 	prints(t, m, b, "print(x)", "2")
 }
 
@@ -461,8 +519,11 @@ func TestARunThatIsCutShortLeavesNothing(t *testing.T) {
 	}
 	home := filepath.Join(dir, "owners")
 	folders, err := filepath.Glob(filepath.Join(home, "*", string(id)))
-	if err != nil || len(folders) != 1 {
-		t.Fatalf("%v, %v", folders, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(folders) != 1 {
+		t.Fatalf("len(folders): got %d, want 1: %v", len(folders), folders)
 	}
 	record, err := os.ReadFile(filepath.Join(folders[0], "session.json"))
 	if err != nil {
@@ -479,7 +540,9 @@ func TestARunThatIsCutShortLeavesNothing(t *testing.T) {
 	if !strings.Contains(r.Notice, "ended unexpectedly") {
 		t.Errorf("the notice is %q", r.Notice)
 	}
-	if d, err := m.Details(context.Background(), alice, id); err != nil || len(d.Files) != 1 {
-		t.Errorf("%+v, %v", d.Files, err)
+	if d, err := m.Details(context.Background(), alice, id); err != nil {
+		t.Error(err)
+	} else if len(d.Files) != 1 {
+		t.Errorf("len(d.Files): got %d, want 1: %v", len(d.Files), d.Files)
 	}
 }

@@ -72,15 +72,19 @@ func TestAMachineIsSavedOnceWhenNothingHasRunInItForAWhile(t *testing.T) {
 			}
 		}
 		tried(t, saves, 1, "when it was looked at")
-		if after, err := m.Checkpoints(alice, id); err != nil || len(after) != len(before) { // it is not a step
-			t.Errorf("there are %d checkpoints, and were %d; %v", len(after), len(before), err)
+		if after, err := m.Checkpoints(alice, id); err != nil {
+			t.Error(err)
+		} else if len(after) != len(before) { // it is not a step
+			t.Errorf("checkpoints: got %d, want %d", len(after), len(before))
 		}
 		copied = copyState(outer, dir)
 		execute(t, m, id, "x = 42")
 		pass(time.Minute)
 		tried(t, saves, 2, "after the next run")
-		if got, err := m.Collect(t.Context()); err != nil || got.Blobs == 0 {
-			t.Errorf("nothing was left of the first: %+v, %v", got, err)
+		if got, err := m.Collect(t.Context()); err != nil {
+			t.Error(err)
+		} else if got.Blobs == 0 {
+			t.Error("got.Blobs: got 0, want more")
 		}
 		if _, err := m.Checkpoint(t.Context(), alice, id, "mine"); err != nil {
 			t.Fatal(err)
@@ -106,8 +110,11 @@ func TestAMachineIsNotSavedWhileSomethingWorksInItOrIsWanted(t *testing.T) {
 		pass(5 * time.Minute)
 		tried(t, saves, 0, "beside a process")
 		list, err := m.Processes(t.Context(), alice, id)
-		if err != nil || len(list) != 1 {
-			t.Fatalf("%+v, %v", list, err)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(list) != 1 {
+			t.Fatalf("len(list): got %d, want 1: %v", len(list), list)
 		}
 		if err := m.Signal(t.Context(), alice, id, list[0].PID, "KILL"); err != nil {
 			t.Fatal(err)

@@ -80,28 +80,49 @@ func TestInterpretersAndCommandsShareTheSessionsMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	execute(t, m, i.ID, "x = 1")
-	if r := command(t, m, i.ID, "echo", "a", "b"); r.Stdout != "a b\n" || r.Exit.Code != 0 {
-		t.Errorf("the command gave %+v", r)
+	if r := command(t, m, i.ID, "echo", "a", "b"); r.Stdout != "a b\n" {
+		t.Errorf("the command: r.Stdout: got %q, want %q", r.Stdout, "a b\n")
+	} else if r.Exit.Code != 0 {
+		t.Errorf("the command: r.Exit.Code: got %v, want 0", r.Exit.Code)
 	}
-	if r := command(t, m, i.ID, "nothing"); r.Exit.Code != 127 || r.Exit.Error == nil {
-		t.Errorf("a command that is not there gave %+v", r.Exit)
+	if r := command(t, m, i.ID, "nothing"); r.Exit.Code != 127 {
+		t.Errorf("a command: r.Exit.Code: got %v, want 127", r.Exit.Code)
+	} else if r.Exit.Error == nil {
+		t.Error("a command: r.Exit.Error: got nil, want one")
 	}
-	if len(specs) != 2 || specs[0].Box != specs[1].Box || specs[0].Box == "" || specs[1].Runtime != sandbox.CommandRuntime {
-		t.Fatalf("the specs are %+v", specs)
+	if len(specs) != 2 {
+		t.Fatalf("the specs: len(specs): got %d, want 2: %v", len(specs), specs)
+	}
+	wantEqual(t, "the specs: specs[0].Box", specs[0].Box, specs[1].Box)
+	if specs[0].Box == "" {
+		t.Error("the specs: specs[0].Box: got none, want one")
+	}
+	wantEqual(t, "the specs: specs[1].Runtime", specs[1].Runtime, sandbox.CommandRuntime)
+	if t.Failed() {
+		t.FailNow()
 	}
 	s := specs[0]
-	if s.Image != "some" || s.CPUs != 2 || s.Env["A"] != "1" || s.Env["TZ"] != "Asia/Tokyo" || s.Limits.MemoryBytes != 300<<20 {
-		t.Errorf("the spec is %+v", s)
-	}
-	if v := s.Mounts[len(s.Mounts)-1]; v.Host != volume || v.Guest != "/data" || !v.ReadOnly || !v.NoLinks {
-		t.Errorf("the volume is %+v", v)
-	}
+	wantEqual(t, "the spec: s.Image", s.Image, "some")
+	wantEqual(t, "the spec: s.CPUs", s.CPUs, 2)
+	wantEqual(t, `the spec: s.Env["A"]`, s.Env["A"], "1")
+	wantEqual(t, `the spec: s.Env["TZ"]`, s.Env["TZ"], "Asia/Tokyo")
+	wantEqual(t, "the spec: s.Limits.MemoryBytes", s.Limits.MemoryBytes, 300<<20)
+	v := s.Mounts[len(s.Mounts)-1]
+	wantEqual(t, "the volume: v.Host", v.Host, volume)
+	wantEqual(t, "the volume: v.Guest", v.Guest, "/data")
+	wantEqual(t, "the volume: v.ReadOnly", v.ReadOnly, true)
+	wantEqual(t, "the volume: v.NoLinks", v.NoLinks, true)
 	if _, err := m.Create(t.Context(), alice, "", session.Settings{MemoryBytes: 513 << 20}); fault.KindOf(err) != fault.Invalid {
 		t.Errorf("more memory than a machine may have: %v", err)
 	}
 	u, err := m.Usage(t.Context(), alice, i.ID)
-	if err != nil || u.Booted.IsZero() || u.Memory != 2<<20 || u.CPU <= 0 {
-		t.Errorf("it uses %+v, %v", u, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantEqual(t, "u.Booted.IsZero()", u.Booted.IsZero(), false)
+	wantEqual(t, "u.Memory", u.Memory, 2<<20)
+	if u.CPU <= 0 {
+		t.Errorf("u.CPU: got %v, want more than 0", u.CPU)
 	}
 	if s := m.Stats(); s.Memory != 2<<20 {
 		t.Errorf("%d bytes are counted", s.Memory)
@@ -117,8 +138,10 @@ func TestAnIsolationWithoutMachinesRefusesWhatNeedsOne(t *testing.T) {
 	id := create(t, m, alice, "")
 	_, err = m.Execute(t.Context(), alice, id, session.Request{Command: []string{"ls"}})
 	wantKind(t, err, fault.Unsupported)
-	if list, err := m.Processes(t.Context(), alice, id); len(list) != 0 || err != nil {
-		t.Errorf("processes are %v, %v", list, err)
+	if list, err := m.Processes(t.Context(), alice, id); err != nil {
+		t.Errorf("processes: got error %v, want none", err)
+	} else if len(list) != 0 {
+		t.Errorf("processes: got %v, want none", list)
 	}
 }
 
@@ -130,16 +153,24 @@ func TestAStoppedSessionRunsNothingUntilItIsBooted(t *testing.T) {
 		if err := m.Halt(t.Context(), alice, id); err != nil {
 			t.Fatal(err)
 		}
-		if i, err := m.Info(alice, id); err != nil || !i.Halted || b.Live() != 0 {
-			t.Errorf("it is %+v, %v, with %d interpreters", i, err, b.Live())
+		if i, err := m.Info(alice, id); err != nil {
+			t.Error(err)
+		} else {
+			wantEqual(t, "i.Halted", i.Halted, true)
+			wantEqual(t, "b.Live()", b.Live(), 0)
 		}
 	}
 	_, err := m.Execute(t.Context(), alice, id, session.Request{Code: "1"})
 	wantKind(t, err, fault.Conflict)
 	_, err = m.Execute(t.Context(), alice, id, session.Request{Command: []string{"echo"}})
 	wantKind(t, err, fault.Conflict)
-	if u, err := m.Usage(t.Context(), alice, id); err != nil || !u.Booted.IsZero() || u.Disk == 0 {
-		t.Errorf("it uses %+v, %v", u, err)
+	if u, err := m.Usage(t.Context(), alice, id); err != nil {
+		t.Error(err)
+	} else {
+		wantEqual(t, "u.Booted.IsZero()", u.Booted.IsZero(), true)
+		if u.Disk == 0 {
+			t.Error("u.Disk: got 0, want more")
+		}
 	}
 	for range 2 {
 		if err := m.Boot(t.Context(), alice, id); err != nil {
@@ -184,8 +215,10 @@ func TestStoppingEndsWhatRunsAndWhatWaits(t *testing.T) {
 	if b.Live() != 0 {
 		t.Error("something lives")
 	}
-	if d, err := m.Details(t.Context(), alice, id); err != nil || len(d.Files) != 1 {
-		t.Errorf("its files are %+v, %v", d.Files, err)
+	if d, err := m.Details(t.Context(), alice, id); err != nil {
+		t.Errorf("its files: got error %v, want none", err)
+	} else if len(d.Files) != 1 {
+		t.Errorf("its files: len(d.Files): got %d, want 1: %v", len(d.Files), d.Files)
 	}
 }
 
@@ -200,8 +233,12 @@ func TestWhatCameInWhileItWasBeingStoppedDoesNotBootIt(t *testing.T) {
 		go func() { end <- m.Halt(t.Context(), alice, id) }()
 		<-end
 		<-end
-		if i, err := m.Info(alice, id); err != nil || !i.Halted || b.Live() != 0 {
-			t.Fatalf("after it was stopped it is %+v, %v, with %d interpreters", i, err, b.Live())
+		if i, err := m.Info(alice, id); err != nil {
+			t.Fatalf("after it was stopped: got error %v, want none", err)
+		} else if !i.Halted {
+			t.Fatal("after it was stopped: i.Halted: got false, want true")
+		} else if b.Live() != 0 {
+			t.Fatalf("after it was stopped: b.Live(): got %v, want 0", b.Live())
 		}
 		if err := m.Boot(t.Context(), alice, id); err != nil {
 			t.Fatal(err)
@@ -227,11 +264,16 @@ func TestAMachineIsChangedOnlyWhileNothingLives(t *testing.T) {
 	if err := m.Halt(t.Context(), alice, id); err != nil {
 		t.Fatal(err)
 	}
-	if i, err := m.Configure(t.Context(), alice, id, other); err != nil || i.Settings.Machine.Image != "other" {
-		t.Fatal(i, err)
+	if i, err := m.Configure(t.Context(), alice, id, other); err != nil {
+		t.Fatal(err)
+	} else if i.Settings.Machine.Image != "other" {
+		t.Fatalf("i.Settings.Machine.Image: got %q, want %q", i.Settings.Machine.Image, "other")
 	}
-	if err := m.Boot(t.Context(), alice, id); err != nil || last.Image != "other" || last.Limits.MemoryBytes != 32<<20 {
-		t.Errorf("it was booted as %+v, %v", last, err)
+	if err := m.Boot(t.Context(), alice, id); err != nil {
+		t.Error(err)
+	} else {
+		wantEqual(t, "last.Image", last.Image, "other")
+		wantEqual(t, "last.Limits.MemoryBytes", last.Limits.MemoryBytes, 32<<20)
 	}
 	_, err = m.Configure(t.Context(), alice, id, session.Settings{MemoryBytes: 1 << 50})
 	wantKind(t, err, fault.Invalid)
@@ -258,11 +300,17 @@ func TestStoppedAndRunningSessionsAreSoAfterARestart(t *testing.T) {
 	end()
 	m, b, end := open()
 	defer end()
-	if i, err := m.Info(alice, stopped); err != nil || !i.Halted {
-		t.Errorf("the stopped one is %+v, %v", i, err)
+	if i, err := m.Info(alice, stopped); err != nil {
+		t.Errorf("the stopped one: got error %v, want none", err)
+	} else if !i.Halted {
+		t.Error("the stopped one: i.Halted: got false, want true")
 	}
-	if i, err := m.Info(alice, runs); err != nil || i.Halted || i.State != session.Asleep || b.Live() != 0 {
-		t.Errorf("the other one is %+v, %v", i, err)
+	if i, err := m.Info(alice, runs); err != nil {
+		t.Errorf("the other one: got error %v, want none", err)
+	} else {
+		wantEqual(t, "the other one: i.Halted", i.Halted, false)
+		wantEqual(t, "the other one: i.State", i.State, session.Asleep)
+		wantEqual(t, "the other one: b.Live()", b.Live(), 0)
 	}
 	r := command(t, m, runs, "echo", "on")
 	says(t, r.Notice, "server 8000", "were stopped", "", "fresh")
@@ -287,10 +335,13 @@ func TestAfterACrashTheTruthIsToldAboutVariablesAndFiles(t *testing.T) {
 	id := create(t, m, alice, "")
 	execute(t, m, id, "x = 1\nwrite('kept', 'text')")
 	folders, err := filepath.Glob(filepath.Join(dir, "owners", "*", string(id), "workspace"))
-	if err != nil || len(folders) != 1 {
-		t.Fatal(folders, err)
+	if err != nil {
+		t.Fatal(err)
 	}
-	// What the background left since the last call was answered to nobody.
+	if len(folders) != 1 {
+		t.Fatalf("len(folders): got %d, want 1: %v", len(folders), folders)
+	}
+	// What the background left since the last call is in no answer.
 	if err := os.WriteFile(filepath.Join(folders[0], "late"), []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -351,9 +402,10 @@ func TestAForkHasFilesButNoVariablesNameOrPorts(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, f := range forks {
-		if mc := f.Settings.Machine; mc.Sandbox != nil || mc.Ports != nil || mc.Image != "some" {
-			t.Errorf("its machine is %+v", mc)
-		}
+		mc := f.Settings.Machine
+		wantEqual(t, "mc.Sandbox", mc.Sandbox, nil)
+		wantEqual(t, "mc.Ports == nil", mc.Ports == nil, true)
+		wantEqual(t, "mc.Image", mc.Image, "some")
 		r := prints(t, m, f.ID, "print(read('kept'))", "text")
 		says(t, r.Notice, "fresh python interpreter", "the session is a fork")
 	}
@@ -385,8 +437,10 @@ func TestAMachineThatCannotBeIsRefusedAlsoInAnArchive(t *testing.T) {
 			wantKind(t, err, fault.Invalid)
 		})
 	}
-	if all, err := m.List(alice); err != nil || len(all) != 1 {
-		t.Errorf("there are %+v, %v", all, err)
+	if all, err := m.List(alice); err != nil {
+		t.Error(err)
+	} else if len(all) != 1 {
+		t.Errorf("len(all): got %d, want 1: %v", len(all), all)
 	}
 }
 
@@ -407,12 +461,22 @@ func TestAnArchiveHasFilesAndNothingOfItsHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	says(t, notice, "no variables")
-	if mc := got.Settings.Machine; mc == nil || mc.Image != "some" || mc.CPUs != 2 || mc.Env != nil || mc.Volumes != nil || mc.Ports != nil || mc.Sandbox != nil {
-		t.Errorf("the machine is %+v", mc)
+	if mc := got.Settings.Machine; mc == nil {
+		t.Error("the machine: got nil, want one")
+	} else {
+		wantEqual(t, "the machine: mc.Image", mc.Image, "some")
+		wantEqual(t, "the machine: mc.CPUs", mc.CPUs, 2)
+		wantEqual(t, "the machine: mc.Env == nil", mc.Env == nil, true)
+		wantEqual(t, "the machine: mc.Volumes == nil", mc.Volumes == nil, true)
+		wantEqual(t, "the machine: mc.Ports == nil", mc.Ports == nil, true)
+		wantEqual(t, "the machine: mc.Sandbox", mc.Sandbox, nil)
 	}
 	res, err := m.Execute(t.Context(), "bob", got.ID, session.Request{Code: "print(read('kept'))", Language: "python"})
-	if err != nil || res.Stdout != "text\n" {
-		t.Errorf("the file is %q, %v", res.Stdout, err)
+	if err != nil {
+		t.Fatalf("the file: got error %v, want none", err)
+	}
+	if res.Stdout != "text\n" {
+		t.Errorf("the file: res.Stdout: got %q, want %q", res.Stdout, "text\n")
 	}
 }
 
@@ -422,8 +486,10 @@ func TestASessionWithProcessesFallsAsleepOnlyWhenItsPlaceIsNeeded(t *testing.T) 
 	command(t, m, busy, "spawn", "server")
 	execute(t, m, idle, "1")
 	waitFor(t, func() bool { i, err := m.Info(alice, idle); return err == nil && i.State == session.Asleep })
-	if i, err := m.Info(alice, busy); err != nil || i.State != session.Live {
-		t.Fatalf("it is %+v, %v", i, err)
+	if i, err := m.Info(alice, busy); err != nil {
+		t.Fatal(err)
+	} else if i.State != session.Live {
+		t.Fatalf("i.State: got %v, want %v", i.State, session.Live)
 	}
 	create(t, m, alice, "a")
 	create(t, m, alice, "b")

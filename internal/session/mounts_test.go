@@ -74,8 +74,12 @@ func TestAProgramsCallsAreAnsweredAsItsRuns(t *testing.T) {
 	m := manager(t, o.config(), sandboxtest.FakeConfig{})
 	id := create(t, m, alice, "")
 	r := prints(t, m, id, "print(call('one', ''), call('two', ''))", "alice 1 alice 2")
-	if run := o.runs[1]; run.Owner != alice || run.Session != id || run.Execution != r.Execution || run.Execution == "" {
-		t.Errorf("the call was of %+v, in the execution %q", run, r.Execution)
+	run := o.runs[1]
+	wantEqual(t, "the call: run.Owner", run.Owner, alice)
+	wantEqual(t, "the call: run.Session", run.Session, id)
+	wantEqual(t, "the call: run.Execution", run.Execution, r.Execution)
+	if run.Execution == "" {
+		t.Error("the call: run.Execution: got none, want one")
 	}
 	prints(t, m, id, "print(call('again', ''))", "alice 1")
 	prints(t, m, id, "print(call('panic', ''))", "unavailable")
@@ -101,8 +105,10 @@ func TestAFileThatACallGivesBelongsToTheRun(t *testing.T) {
 	if _, err := m.Undo(t.Context(), alice, id); err != nil {
 		t.Fatal(err)
 	}
-	if d, err := m.Details(t.Context(), alice, id); err != nil || len(d.Files) != 0 {
-		t.Errorf("there are %+v, %v", d.Files, err)
+	if d, err := m.Details(t.Context(), alice, id); err != nil {
+		t.Error(err)
+	} else if len(d.Files) != 0 {
+		t.Errorf("d.Files: got %v, want none", d.Files)
 	}
 }
 
@@ -149,7 +155,7 @@ func TestASessionThatEndsForGoodIsForgottenOnce(t *testing.T) {
 		t.Errorf("forgotten are %v", o.gone)
 	}
 	again := manager(t, config, sandboxtest.FakeConfig{})
-	if err := again.Destroy(t.Context(), alice, asleep); err != nil { // nobody has it open
+	if err := again.Destroy(t.Context(), alice, asleep); err != nil { // no process has it open
 		t.Fatal(err)
 	}
 	if !slices.Equal(o.gone, []session.ID{gone, asleep}) {
@@ -194,8 +200,10 @@ func TestAFolderIsNotOneOfTheSessionsOwn(t *testing.T) {
 		{{Name: "../x", Refresh: fill}}, {{Name: "a", Refresh: fill}, {Name: "a", Refresh: fill}}, {{Name: "a"}},
 	} {
 		backend := sandboxtest.NewFake(sandboxtest.FakeConfig{})
-		if _, err := session.New(session.Config{Dir: t.TempDir(), Backends: []sandbox.Backend{backend}, Folders: folders}); err == nil || fault.KindOf(err) == fault.NotFound {
-			t.Errorf("%+v are taken: %v", folders, err)
+		if _, err := session.New(session.Config{Dir: t.TempDir(), Backends: []sandbox.Backend{backend}, Folders: folders}); err == nil {
+			t.Error("got no error, want one")
+		} else if fault.KindOf(err) == fault.NotFound {
+			t.Errorf("fault.KindOf(err): got %v, want another", fault.KindOf(err))
 		}
 		backend.Close()
 	}
@@ -247,12 +255,18 @@ func TestAllSessionsOfAnOwnerAreShownOneFolder(t *testing.T) {
 		t.Errorf("it was filled for %q", o.gone)
 	}
 	own, err := filepath.Glob(filepath.Join(config.Dir, "owners", "*", "*", "servers"))
-	if err != nil || len(own) != 0 {
-		t.Errorf("sessions have %v, %v", own, err)
+	if err != nil {
+		t.Fatalf("sessions: got error %v, want none", err)
+	}
+	if len(own) != 0 {
+		t.Errorf("sessions: own: got %v, want none", own)
 	}
 	all, err := filepath.Glob(filepath.Join(config.Dir, "shared", "*", "servers", "index"))
-	if err != nil || len(all) != 2 {
-		t.Errorf("owners have %v, %v", all, err)
+	if err != nil {
+		t.Fatalf("owners: got error %v, want none", err)
+	}
+	if len(all) != 2 {
+		t.Errorf("owners: len(all): got %d, want 2: %v", len(all), all)
 	}
 	if err := m.Destroy(t.Context(), alice, two); err != nil {
 		t.Fatal(err)
@@ -275,8 +289,10 @@ func TestASessionThatHadAFolderOfItsOwnIsShownItsOwners(t *testing.T) {
 	later := o.everybodys()
 	later.Dir = config.Dir
 	prints(t, manager(t, later, sandboxtest.FakeConfig{}), id, "print(read('/servers/index'))", "alice second")
-	if own, err := filepath.Glob(filepath.Join(config.Dir, "owners", "*", "*", "servers")); err != nil || len(own) != 0 {
-		t.Errorf("sessions have %v, %v", own, err)
+	if own, err := filepath.Glob(filepath.Join(config.Dir, "owners", "*", "*", "servers")); err != nil {
+		t.Errorf("sessions: got error %v, want none", err)
+	} else if len(own) != 0 {
+		t.Errorf("sessions: got %v, want none", own)
 	}
 }
 
@@ -297,11 +313,16 @@ func TestSharedFoldersCanBeReadWhateverTheUmask(t *testing.T) {
 	m := manager(t, config, sandboxtest.FakeConfig{})
 	create(t, m, alice, "")
 	all, err := filepath.Glob(filepath.Join(config.Dir, "shared", "*", "servers"))
-	if err != nil || len(all) != 1 {
-		t.Fatalf("there are %v, %v", all, err)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if info, err := os.Stat(all[0]); err != nil || info.Mode().Perm()&0o555 != 0o555 {
-		t.Errorf("it is %v, %v", info, err)
+	if len(all) != 1 {
+		t.Fatalf("len(all): got %d, want 1: %v", len(all), all)
+	}
+	if info, err := os.Stat(all[0]); err != nil {
+		t.Error(err)
+	} else if info.Mode().Perm()&0o555 != 0o555 {
+		t.Errorf("info.Mode().Perm()&0o555: got %#o, want 0o555", info.Mode().Perm()&0o555)
 	}
 }
 
@@ -316,8 +337,10 @@ func TestASessionIsForgottenBeforeItsNameIsFree(t *testing.T) {
 		}
 	})}}, sandboxtest.FakeConfig{})
 	create(t, m, alice, "name")
-	if err := m.Destroy(t.Context(), alice, "name"); err != nil || asked != 1 {
-		t.Errorf("%v; it was forgotten %d times", err, asked)
+	if err := m.Destroy(t.Context(), alice, "name"); err != nil {
+		t.Error(err)
+	} else if asked != 1 {
+		t.Errorf("asked: got %v, want 1", asked)
 	}
 	create(t, other, alice, "name")
 }

@@ -70,7 +70,7 @@ func TestAMachineThatWasBootedAheadHasTheWayOutOfItsSession(t *testing.T) {
 	})
 }
 
-// Attack 42: nobody gets out through a session's way from outside.
+// Attack 42: no program gets out through another session's way.
 func TestThePortOfTheWayOutIsNotPublished(t *testing.T) {
 	m, _ := machines(t, session.Config{Network: &sessiontest.Network{OnMachine: named}})
 	_, err := m.Create(t.Context(), alice, "", session.Settings{Machine: &session.Machine{Ports: []session.Port{{Host: freePort(t), Guest: sandbox.ProxyPort}}}})

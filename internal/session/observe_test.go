@@ -27,7 +27,7 @@ func (w *witness) record(ctx context.Context, e session.Event) error {
 	if e.Begun {
 		return w.refuse
 	}
-	return ctx.Err() // what is over is told even when nobody waits any more
+	return ctx.Err() // an end is observed even when no caller waits any more
 }
 
 func (w *witness) take() []session.Event {
@@ -59,19 +59,32 @@ func TestWhatHappensIsTold(t *testing.T) {
 		t.Fatalf("told were %+v", all)
 	}
 	for i, e := range all {
-		if e.Action != want[i].action || e.Begun != want[i].begun || e.Owner != alice || e.Session != id || e.Isolation != "fake" || e.Err != nil {
-			t.Errorf("%d: told was %+v", i, e)
+		wantEqual(t, "e.Action", e.Action, want[i].action)
+		wantEqual(t, "e.Begun", e.Begun, want[i].begun)
+		wantEqual(t, "e.Owner", e.Owner, alice)
+		wantEqual(t, "e.Session", e.Session, id)
+		wantEqual(t, "e.Isolation", e.Isolation, "fake")
+		if e.Err != nil {
+			t.Errorf("e.Err: got error %v, want none", e.Err)
 		}
 	}
 	begin, end := all[1], all[2]
-	if begin.Execution != first.Execution || begin.Language != "python" || begin.Code != "x = 1\nprint(x)" || begin.Exit.Cause != 0 {
-		t.Errorf("at the begin was told %+v", begin)
+	wantEqual(t, "at the begin: begin.Execution", begin.Execution, first.Execution)
+	wantEqual(t, "at the begin: begin.Language", begin.Language, "python")
+	wantEqual(t, "at the begin: begin.Code", begin.Code, "x = 1\nprint(x)")
+	wantEqual(t, "at the begin: begin.Exit.Cause", begin.Exit.Cause, 0)
+	wantEqual(t, "at the end: end.Execution", end.Execution, first.Execution)
+	wantEqual(t, "at the end: end.Code", end.Code, begin.Code)
+	wantEqual(t, "at the end: end.Exit.Cause", end.Exit.Cause, sandbox.Exited)
+	wantEqual(t, "at the end: end.Exit.Engine", end.Exit.Engine, first.Exit.Engine)
+	wantEqual(t, "at the end: end.Wall", end.Wall, first.Wall)
+	if end.Start <= 0 {
+		t.Errorf("at the end: end.Start: got %v, want more than 0", end.Start)
 	}
-	if end.Execution != first.Execution || end.Code != begin.Code || end.Exit.Cause != sandbox.Exited || end.Exit.Engine != first.Exit.Engine || end.Wall != first.Wall || end.Start <= 0 {
-		t.Errorf("at the end was told %+v", end)
-	}
-	if failed := all[4]; failed.Exit.Error == nil || failed.Start != 0 {
-		t.Errorf("of the program that failed was told %+v", failed)
+	if failed := all[4]; failed.Exit.Error == nil {
+		t.Error("of the program that failed: failed.Exit.Error: got nil, want one")
+	} else if failed.Start != 0 {
+		t.Errorf("of the program that failed: failed.Start: got %v, want 0", failed.Start)
 	}
 }
 
@@ -82,8 +95,11 @@ func TestALanguageThatNobodyNamedIsTold(t *testing.T) {
 	if _, err := m.Execute(t.Context(), alice, id, session.Request{Code: "print(1)"}); err != nil {
 		t.Fatal(err)
 	}
-	if all := w.take(); len(all) != 3 || all[1].Language != "python" || all[2].Language != "python" {
-		t.Errorf("told were %+v", all)
+	if all := w.take(); len(all) != 3 {
+		t.Errorf("len(all): got %d, want 3: %v", len(all), all)
+	} else {
+		wantEqual(t, "all[1].Language", all[1].Language, "python")
+		wantEqual(t, "all[2].Language", all[2].Language, "python")
 	}
 }
 
@@ -93,11 +109,16 @@ func TestWhatCannotBeRecordedDoesNotRun(t *testing.T) {
 	id := create(t, m, alice, "")
 	_, err := m.Execute(t.Context(), alice, id, session.Request{Code: "write('a', 'b')"})
 	wantKind(t, err, fault.Unavailable)
-	if d, err := m.Details(t.Context(), alice, id); err != nil || len(d.Files) != 0 || d.State != session.Idle {
-		t.Errorf("the session is %+v, %v", d, err)
+	if d, err := m.Details(t.Context(), alice, id); err != nil {
+		t.Errorf("the session: got error %v, want none", err)
+	} else {
+		wantEqual(t, "the session: len(d.Files)", len(d.Files), 0)
+		wantEqual(t, "the session: d.State", d.State, session.Idle)
 	}
-	if all := w.take(); len(all) != 2 || !all[1].Begun {
-		t.Errorf("told were %+v", all)
+	if all := w.take(); len(all) != 2 {
+		t.Errorf("len(all): got %d, want 2: %v", len(all), all)
+	} else if !all[1].Begun {
+		t.Error("all[1].Begun: got false, want true")
 	}
 	w.refuse = nil
 	prints(t, m, id, "print(1)", "1")
@@ -111,13 +132,20 @@ func TestTheEndIsToldOfWhatWasCancelledAndOfWhatFailed(t *testing.T) {
 	if _, err := m.Execute(ctx, alice, id, session.Request{Code: "loop", Started: func(string) { time.AfterFunc(50*time.Millisecond, cancel) }}); err != nil {
 		t.Fatal(err)
 	}
-	if all := w.take(); len(all) != 3 || all[2].Exit.Cause != sandbox.Cancelled || all[2].Err != nil {
-		t.Errorf("of the cancelled one was told %+v", all)
+	if all := w.take(); len(all) != 3 {
+		t.Errorf("of the cancelled one: len(all): got %d, want 3: %v", len(all), all)
+	} else {
+		wantEqual(t, "of the cancelled one: all[2].Exit.Cause", all[2].Exit.Cause, sandbox.Cancelled)
+		if all[2].Err != nil {
+			t.Errorf("of the cancelled one: all[2].Err: got error %v, want none", all[2].Err)
+		}
 	}
 	_, err := m.Execute(t.Context(), alice, id, session.Request{Code: "panic"})
 	wantKind(t, err, fault.Internal)
-	if all := w.take(); len(all) != 2 || fault.KindOf(all[1].Err) != fault.Internal {
-		t.Errorf("of the mistake was told %+v", all)
+	if all := w.take(); len(all) != 2 {
+		t.Errorf("of the mistake: len(all): got %d, want 2: %v", len(all), all)
+	} else if fault.KindOf(all[1].Err) != fault.Internal {
+		t.Errorf("of the mistake: all[1].Err: got %v, want one of kind %v", all[1].Err, fault.Internal)
 	}
 }
 
@@ -129,8 +157,13 @@ func TestWhatNobodyUsedIsToldOf(t *testing.T) {
 		id := create(t, m, alice, "")
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
-		if all := w.take(); len(all) != 2 || all[1].Action != session.Destroying || !all[1].Expired || all[1].Session != id || all[1].Owner != alice {
-			t.Errorf("told were %+v", all)
+		if all := w.take(); len(all) != 2 {
+			t.Errorf("len(all): got %d, want 2: %v", len(all), all)
+		} else {
+			wantEqual(t, "all[1].Action", all[1].Action, session.Destroying)
+			wantEqual(t, "all[1].Expired", all[1].Expired, true)
+			wantEqual(t, "all[1].Session", all[1].Session, id)
+			wantEqual(t, "all[1].Owner", all[1].Owner, alice)
 		}
 	})
 }
@@ -140,8 +173,12 @@ func TestStatsCountWhatIsOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := manager(t, session.Config{Dir: dir}, sandboxtest.FakeConfig{})
 		one, two := create(t, m, alice, "one"), create(t, m, "bob", "two")
-		if s := m.Stats(); s.Sessions != 2 || s.Interpreters != 0 || s.Memory != 0 {
-			t.Errorf("at first there are %+v", s)
+		if s := m.Stats(); s.Sessions != 2 {
+			t.Errorf("at first: s.Sessions: got %v, want 2", s.Sessions)
+		} else if s.Interpreters != 0 {
+			t.Errorf("at first: s.Interpreters: got %v, want 0", s.Interpreters)
+		} else if s.Memory != 0 {
+			t.Errorf("at first: s.Memory: got %v, want 0", s.Memory)
 		}
 		execute(t, m, one, "write('a', 'bytes')")
 		var all sync.WaitGroup
@@ -153,12 +190,22 @@ func TestStatsCountWhatIsOpen(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		if s := m.Stats(); s.Interpreters != 2 || s.Running != 1 || s.Queued != 2 || s.Memory <= 0 || s.Disk < 5 {
-			t.Errorf("while it runs there are %+v", s)
+		if s := m.Stats(); s.Interpreters != 2 {
+			t.Errorf("while it runs: s.Interpreters: got %v, want 2", s.Interpreters)
+		} else if s.Running != 1 {
+			t.Errorf("while it runs: s.Running: got %v, want 1", s.Running)
+		} else if s.Queued != 2 {
+			t.Errorf("while it runs: s.Queued: got %v, want 2", s.Queued)
+		} else if s.Memory <= 0 {
+			t.Errorf("while it runs: s.Memory: got %v, want more than 0", s.Memory)
+		} else if s.Disk < 5 {
+			t.Errorf("while it runs: s.Disk: got %v, want at least 5", s.Disk)
 		}
 		all.Wait()
-		if s := m.Stats(); s.Running != 0 || s.Queued != 0 {
-			t.Errorf("afterwards there are %+v", s)
+		if s := m.Stats(); s.Running != 0 {
+			t.Errorf("afterwards: s.Running: got %v, want 0", s.Running)
+		} else if s.Queued != 0 {
+			t.Errorf("afterwards: s.Queued: got %v, want 0", s.Queued)
 		}
 	})
 }

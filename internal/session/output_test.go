@@ -41,14 +41,27 @@ func TestAllThatIsPrintedIsInAFileAndItsEndsInTheResult(t *testing.T) {
 		code, all := printing(int(min(limit*60/14, 285)))
 		r, err := m.Execute(t.Context(), alice, id, session.Request{Code: code})
 		s := r.StdoutStream
-		if err != nil || s.Bytes != int64(len(all)) || !r.Exit.StdoutTruncated || s.Path != ".paddock/1-stdout.txt" || s.Problem != "" {
-			t.Fatalf("at a limit of %d: %+v, %+v, %v", limit, s, r.Exit, err)
+		if err != nil {
+			t.Fatalf("at a limit of %d: got error %v, want none", limit, err)
+		}
+		wantEqual(t, fmt.Sprintf("at a limit of %d: s.Bytes", limit), s.Bytes, int64(len(all)))
+		wantEqual(t, fmt.Sprintf("at a limit of %d: r.Exit.StdoutTruncated", limit), r.Exit.StdoutTruncated, true)
+		wantEqual(t, fmt.Sprintf("at a limit of %d: s.Path", limit), s.Path, ".paddock/1-stdout.txt")
+		wantEqual(t, fmt.Sprintf("at a limit of %d: s.Problem", limit), s.Problem, "")
+		if t.Failed() {
+			t.FailNow()
 		}
 		mark := fmt.Sprintf("\n[… %d bytes left out …]\n", s.LeftOut)
 		begin, end := strings.TrimSuffix(r.Stdout[:s.End], mark), r.Stdout[s.End:]
-		if !strings.HasPrefix(all, begin) || !strings.HasSuffix(all, end) || begin+mark+end != r.Stdout || int64(len(begin)+len(end))+s.LeftOut != s.Bytes {
-			t.Errorf("at a limit of %d of %d the result has %q", limit, len(all), r.Stdout)
+		if !strings.HasPrefix(all, begin) {
+			t.Errorf("at a limit of %d: all: got %q, want it to begin with %q", limit, all, begin)
 		}
+		if !strings.HasSuffix(all, end) {
+			t.Errorf("at a limit of %d: all: got %q, want it to end with %q", limit, all, end)
+		}
+		wantEqual(t, fmt.Sprintf("at a limit of %d: begin+mark+end", limit), begin+mark+end, r.Stdout)
+		wantEqual(t, fmt.Sprintf("at a limit of %d: int64(len(begin)+len(end))+s.LeftOut", limit),
+			int64(len(begin)+len(end))+s.LeftOut, s.Bytes)
 		if kept := int64(len(begin) + len(end)); kept > limit || kept < limit-4 {
 			t.Errorf("at a limit of %d %d bytes are kept", limit, kept)
 		}
@@ -64,9 +77,12 @@ func TestWhatIsMoreThanTheDiskLimitIsKeptInPart(t *testing.T) {
 	code, _ := printing(1000)
 	r, err := m.Execute(t.Context(), alice, id, session.Request{Code: code})
 	s := r.StdoutStream
-	if err != nil || s.Bytes != 14_000 || !strings.Contains(s.Problem, "disk limit") || fileOf(t, m, id, s.Path) != r.Stdout {
-		t.Errorf("%+v, %v", s, err)
+	if err != nil {
+		t.Fatal(err)
 	}
+	wantEqual(t, "s.Bytes", s.Bytes, 14_000)
+	wantPart(t, "s.Problem", s.Problem, "disk limit")
+	wantEqual(t, "fileOf(t, m, id, s.Path)", fileOf(t, m, id, s.Path), r.Stdout)
 }
 
 func TestAProgramThatPrintsFarBeyondItsLimitIsStopped(t *testing.T) {
@@ -74,7 +90,10 @@ func TestAProgramThatPrintsFarBeyondItsLimitIsStopped(t *testing.T) {
 	id := create(t, m, alice, "")
 	r, err := m.Execute(t.Context(), alice, id, session.Request{Code: "flood"})
 	s := r.StdoutStream
-	if err != nil || r.Exit.Cause != sandbox.OutputExceeded || s.Bytes != 6400 || len(fileOf(t, m, id, s.Path)) != 6400 {
-		t.Errorf("%+v, %+v, %v", s, r.Exit, err)
+	if err != nil {
+		t.Fatal(err)
 	}
+	wantEqual(t, "r.Exit.Cause", r.Exit.Cause, sandbox.OutputExceeded)
+	wantEqual(t, "s.Bytes", s.Bytes, 6400)
+	wantEqual(t, "len(fileOf(t, m, id, s.Path))", len(fileOf(t, m, id, s.Path)), 6400)
 }

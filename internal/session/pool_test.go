@@ -164,8 +164,10 @@ func TestANewSessionGetsAMachineThatIsBootedAlready(t *testing.T) {
 		wantReady(t, m, 1)
 		id := create(t, m, alice, "")
 		wantReady(t, m, 0)
-		if i, err := m.Info(alice, id); err != nil || i.State != session.Idle {
-			t.Errorf("it is %+v, %v", i, err)
+		if i, err := m.Info(alice, id); err != nil {
+			t.Error(err)
+		} else if i.State != session.Idle {
+			t.Errorf("i.State: got %v, want %v", i.State, session.Idle)
 		}
 		if n := b.Memory(string(alice), string(id)); n != 1<<20 {
 			t.Errorf("its machine has %d bytes", n)
@@ -173,23 +175,33 @@ func TestANewSessionGetsAMachineThatIsBootedAlready(t *testing.T) {
 		prints(t, m, id, "write('/workspace/f', 'text')\nx = 1\nprint(x)", "1")
 		command(t, m, id, "echo", "hello")
 		d, err := m.Details(t.Context(), alice, id)
-		if err != nil || len(d.Files) != 1 || len(d.Variables) != 1 {
-			t.Errorf("it has %+v, %v", d, err)
+		if err != nil {
+			t.Error(err)
+		} else {
+			wantEqual(t, "len(d.Files)", len(d.Files), 1)
+			wantEqual(t, "len(d.Variables)", len(d.Variables), 1)
 		}
 		all := b.started()
-		if len(all) != 2 || all[0].Owner != "" || all[1].Owner != string(alice) || all[1].Runtime != sandbox.CommandRuntime {
-			t.Errorf("there were started %+v", all)
+		if len(all) != 2 {
+			t.Errorf("len(all): got %d, want 2: %v", len(all), all)
+		} else {
+			wantEqual(t, "all[0].Owner", all[0].Owner, "")
+			wantEqual(t, "all[1].Owner", all[1].Owner, string(alice))
+			wantEqual(t, "all[1].Runtime", all[1].Runtime, sandbox.CommandRuntime)
 		}
-		if s := m.Stats(); s.PoolHits != 1 || s.PoolMisses != 0 || s.Memory < 1 {
-			t.Errorf("counted is %+v", s)
+		s := m.Stats()
+		wantEqual(t, "s.PoolHits", s.PoolHits, 1)
+		wantEqual(t, "s.PoolMisses", s.PoolMisses, 0)
+		if s.Memory < 1 {
+			t.Errorf("s.Memory: got %v, want at least 1", s.Memory)
 		}
 		pass(time.Second)
 		wantReady(t, m, 1)
 	})
 }
 
-// What one owner leaves nobody gets: neither the interpreter nor the machine nor
-// the folders of a session are another's.
+// No owner gets what another leaves: neither the interpreter nor the machine nor
+// the folders of a session.
 func TestAMachineIsOneSessionsAtMost(t *testing.T) {
 	pooled(t, session.Config{Pool: 2}, func(t *testing.T, m *session.Manager, b *ahead) {
 		seen := map[string]bool{}
@@ -198,17 +210,23 @@ func TestAMachineIsOneSessionsAtMost(t *testing.T) {
 			owner := []session.Owner{alice, bob}[n%2]
 			id := create(t, m, owner, "")
 			r, err := m.Execute(t.Context(), owner, id, session.Request{Code: "write('mine', 'secret')\nx = 1\nlen(envs())"})
-			if err != nil || r.Exit.Error != nil || len(r.Changes) != 1 || r.Changes[0].Change != "added" {
-				t.Errorf("it gave %+v, %v", r, err)
+			if err != nil {
+				t.Error(err)
+			} else if r.Exit.Error != nil {
+				t.Errorf("r.Exit.Error: got %+v, want nil", r.Exit.Error)
+			} else if len(r.Changes) != 1 {
+				t.Errorf("len(r.Changes): got %d, want 1: %v", len(r.Changes), r.Changes)
+			} else if r.Changes[0].Change != "added" {
+				t.Errorf("r.Changes[0].Change: got %q, want %q", r.Changes[0].Change, "added")
 			}
 			if err := m.Destroy(t.Context(), owner, id); err != nil {
 				t.Fatal(err)
 			}
 		}
 		for _, spec := range b.started() {
-			if spec.Owner != "" || seen[spec.Box] || seen[spec.Mounts[0].Host] {
-				t.Errorf("started was %+v", spec)
-			}
+			wantEqual(t, "spec.Owner", spec.Owner, "")
+			wantEqual(t, "seen[spec.Box]", seen[spec.Box], false)
+			wantEqual(t, "seen[spec.Mounts[0].Host]", seen[spec.Mounts[0].Host], false)
 			seen[spec.Box], seen[spec.Mounts[0].Host] = true, true
 		}
 		if s := m.Stats(); s.PoolHits != 6 {
@@ -271,7 +289,7 @@ func TestNobodyPaysForMachinesThatNobodyUses(t *testing.T) {
 	})
 }
 
-// The memory that machines take which nobody has yet is there for sessions.
+// The memory of machines that no session has yet is there for sessions.
 func TestSessionsGetTheMemoryOfMachinesThatNobodyHas(t *testing.T) {
 	config := session.Config{Pool: 2, MemoryBytes: 64 << 20, OwnerMemoryBytes: 128 << 20, TotalMemoryBytes: 129 << 20}
 	pooled(t, config, func(t *testing.T, m *session.Manager, b *ahead) {
@@ -302,8 +320,8 @@ func TestSessionsGetTheMemoryOfMachinesThatNobodyHas(t *testing.T) {
 	})
 }
 
-// A session's own machine goes first: what is booted ahead waits until nobody boots
-// one, but not for ever.
+// A session's own machine goes first: what is booted ahead waits until no session
+// boots one, but not for ever.
 func TestMachinesAheadWaitForThoseOfSessions(t *testing.T) {
 	pooled(t, session.Config{Pool: 1}, func(t *testing.T, m *session.Manager, b *ahead) {
 		id := create(t, m, alice, "")
@@ -319,8 +337,10 @@ func TestMachinesAheadWaitForThoseOfSessions(t *testing.T) {
 		}
 		pass(1500 * time.Millisecond)
 		wantReady(t, m, 0)
-		if all := b.started(); len(all) != 1 || all[0].Owner != string(alice) {
-			t.Errorf("started were %+v", all)
+		if all := b.started(); len(all) != 1 {
+			t.Errorf("len(all): got %d, want 1: %v", len(all), all)
+		} else if all[0].Owner != string(alice) {
+			t.Errorf("all[0].Owner: got %q, want %q", all[0].Owner, string(alice))
 		}
 		pass(5 * time.Second)
 		wantReady(t, m, 1)

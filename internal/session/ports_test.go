@@ -6,7 +6,6 @@ import (
 	"net"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
 
 	"paddock/internal/fault"
@@ -57,8 +56,10 @@ func TestPortsArePublishedWhileTheMachineLives(t *testing.T) {
 	}
 	command(t, m, i.ID, "serve", "80")
 	for range 3 {
-		if got, err := reach(); got != "hello" || err != nil {
-			t.Errorf("it says %q, %v", got, err)
+		if got, err := reach(); err != nil {
+			t.Error(err)
+		} else if got != "hello" {
+			t.Errorf("reach(): got %q, want %q", got, "hello")
 		}
 	}
 	open, err := net.Dial("tcp", at)
@@ -91,9 +92,12 @@ func TestAPortThatIsTakenIsOneClearErrorAndLeavesNothing(t *testing.T) {
 	}
 	err = m.Boot(t.Context(), alice, i.ID)
 	wantKind(t, err, fault.Conflict)
-	if f := fault.Of(err); !strings.Contains(f.Message, strconv.Itoa(int(taken))) || f.Hint == "" || b.Live() != 0 {
-		t.Errorf("it says %q, hint %q", f.Message, f.Hint)
+	f := fault.Of(err)
+	wantPart(t, "f.Message", f.Message, strconv.Itoa(int(taken)))
+	if f.Hint == "" {
+		t.Error("f.Hint: got none, want one")
 	}
+	wantEqual(t, "b.Live()", b.Live(), 0)
 	again, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(free))))
 	if err != nil {
 		t.Fatalf("the other port is still taken: %v", err)
@@ -123,7 +127,9 @@ func TestTheContextOfABootEndsOnlyTheBoot(t *testing.T) {
 		t.Fatal(err)
 	}
 	conn.Close()
-	if i, err := m.List(alice); err != nil || !slices.ContainsFunc(i, func(i session.Info) bool { return i.State == session.Live }) {
-		t.Errorf("the sessions are %+v, %v", i, err)
+	if i, err := m.List(alice); err != nil {
+		t.Errorf("the sessions: got error %v, want none", err)
+	} else if !slices.ContainsFunc(i, func(i session.Info) bool { return i.State == session.Live }) {
+		t.Errorf("the sessions: got %+v, want a live one among them", i)
 	}
 }

@@ -77,8 +77,17 @@ func TestASessionIsOneProcesssAtATimeAndOutlivesIt(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 		all, err = m.List(alice)
 	}
-	if err != nil || len(all) != 1 || all[0].Process != cmd.Process.Pid || all[0].Executions != 1 || all[0].Settings.Name != "of another process" {
-		t.Fatalf("%+v, %v", all, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) != 1 {
+		t.Fatalf("len(all): got %d, want 1: %v", len(all), all)
+	}
+	wantEqual(t, "all[0].Process", all[0].Process, cmd.Process.Pid)
+	wantEqual(t, "all[0].Executions", all[0].Executions, 1)
+	wantEqual(t, "all[0].Settings.Name", all[0].Settings.Name, "of another process")
+	if t.Failed() {
+		t.FailNow()
 	}
 	_, err = m.Execute(t.Context(), alice, "shared", session.Request{Code: "1"})
 	wantKind(t, err, fault.Conflict)
@@ -95,19 +104,28 @@ func TestASessionIsOneProcesssAtATimeAndOutlivesIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait() // it was killed
-	if i, err := m.Info(alice, "shared"); err != nil || i.Process != 0 || i.State != session.Asleep {
-		t.Errorf("%+v, %v", i, err)
+	if i, err := m.Info(alice, "shared"); err != nil {
+		t.Error(err)
+	} else {
+		wantEqual(t, "i.Process", i.Process, 0)
+		wantEqual(t, "i.State", i.State, session.Asleep)
 	}
 	if r := prints(t, m, "shared", "print(read('f'))", "hello"); r.Notice != "" {
 		t.Errorf("nothing is lost, but: %q", r.Notice)
 	}
 	prints(t, m, "shared", "print(x)", "42")
 	r, err := m.Execute(t.Context(), alice, "shared", session.Request{Code: "1", Language: "javascript"})
-	if err != nil || r.Notice != "" {
-		t.Errorf("a language that was not used has nothing to miss: %+v, %v", r, err)
+	if err != nil {
+		t.Fatalf("a language that was not used: got error %v, want none", err)
 	}
-	if i, err := m.Info(alice, "shared"); err != nil || i.Executions != 4 || i.Process != os.Getpid() {
-		t.Errorf("%+v, %v", i, err)
+	if r.Notice != "" {
+		t.Errorf("a language that was not used: r.Notice: got %q, want none", r.Notice)
+	}
+	if i, err := m.Info(alice, "shared"); err != nil {
+		t.Error(err)
+	} else {
+		wantEqual(t, "i.Executions", i.Executions, 4)
+		wantEqual(t, "i.Process", i.Process, os.Getpid())
 	}
 }
 
@@ -149,13 +167,17 @@ func TestARecordThatIsNotUnderstoodIsNotTouched(t *testing.T) {
 			wantKind(t, err, c.want)
 			_, err = m.Create(t.Context(), session.Local, id, session.Settings{})
 			wantKind(t, err, fault.Conflict)
-			if got, err := os.ReadFile(path); err != nil || string(got) != c.text {
-				t.Errorf("it is now %q, %v", got, err)
+			if got, err := os.ReadFile(path); err != nil {
+				t.Error(err)
+			} else if string(got) != c.text {
+				t.Errorf("os.ReadFile(path): got %q, want %q", string(got), c.text)
 			}
 		})
 	}
-	if all, err := m.List(session.Local); err != nil || len(all) != 0 {
-		t.Errorf("%v, %v", all, err)
+	if all, err := m.List(session.Local); err != nil {
+		t.Error(err)
+	} else if len(all) != 0 {
+		t.Errorf("m.List(session.Local): got %v, want none", all)
 	}
 }
 
@@ -205,7 +227,9 @@ func TestTheRecordIsWhatItSays(t *testing.T) {
 	if err := json.Unmarshal(data, &got); err != nil {
 		t.Fatal(err)
 	}
-	if got["version"] != 1.0 || got["session_id"] != "s" || got["owner"] != "local" || got["isolation"] != "fake" || got["process"] != float64(os.Getpid()) {
-		t.Errorf("it holds %s", data)
-	}
+	wantEqual(t, `got["version"]`, got["version"], 1.0)
+	wantEqual(t, `got["session_id"]`, got["session_id"], "s")
+	wantEqual(t, `got["owner"]`, got["owner"], "local")
+	wantEqual(t, `got["isolation"]`, got["isolation"], "fake")
+	wantEqual(t, `got["process"]`, got["process"], any(float64(os.Getpid())))
 }

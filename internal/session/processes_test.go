@@ -17,17 +17,34 @@ func TestProcessesAreListedReadAndStopped(t *testing.T) {
 	command(t, m, id, "spawn", "one")
 	execute(t, m, id, "spawn two")
 	list, err := m.Processes(t.Context(), alice, id)
-	if err != nil || len(list) != 2 || list[0].Command != "one" || list[0].Runtime != "command" || list[1].Runtime != "python" {
-		t.Fatalf("the processes are %+v, %v", list, err)
+	if err != nil {
+		t.Fatalf("the processes: got error %v, want none", err)
+	}
+	if len(list) != 2 {
+		t.Fatalf("the processes: len(list): got %d, want 2: %v", len(list), list)
+	}
+	wantEqual(t, "the processes: list[0].Command", list[0].Command, "one")
+	wantEqual(t, "the processes: list[0].Runtime", list[0].Runtime, "command")
+	wantEqual(t, "the processes: list[1].Runtime", list[1].Runtime, "python")
+	if t.Failed() {
+		t.FailNow()
 	}
 	printed, err := m.Printed(t.Context(), alice, id)
-	if err != nil || len(printed) != 2 || string(printed[0].Data) != "one has begun\n" {
-		t.Errorf("they printed %+v, %v", printed, err)
+	if err != nil {
+		t.Fatalf("they: got error %v, want none", err)
+	}
+	if len(printed) != 2 {
+		t.Fatalf("they: len(printed): got %d, want 2: %v", len(printed), printed)
+	}
+	if string(printed[0].Data) != "one has begun\n" {
+		t.Errorf("they: printed[0].Data: got %q, want %q", string(printed[0].Data), "one has begun\n")
 	}
 	d, err := m.Details(t.Context(), alice, id)
-	if err != nil || len(d.Processes) != 2 || !strings.Contains(d.Printed, "two has begun") {
-		t.Errorf("the details are %+v, %v", d, err)
+	if err != nil {
+		t.Fatalf("the details: got error %v, want none", err)
 	}
+	wantEqual(t, "the details: len(d.Processes)", len(d.Processes), 2)
+	wantPart(t, "the details: d.Printed", d.Printed, "two has begun")
 	for range 2 {
 		err = m.Signal(t.Context(), alice, id, list[1].PID, "TERM")
 		if list, _ := m.Processes(t.Context(), alice, id); len(list) != 1 {
@@ -41,8 +58,10 @@ func TestProcessesAreListedReadAndStopped(t *testing.T) {
 	if err := m.Sleep(alice, id); err != nil {
 		t.Fatal(err)
 	}
-	if list, err := m.Processes(t.Context(), alice, id); len(list) != 0 || err != nil {
-		t.Errorf("asleep its processes are %+v, %v", list, err)
+	if list, err := m.Processes(t.Context(), alice, id); err != nil {
+		t.Errorf("asleep its processes: got error %v, want none", err)
+	} else if len(list) != 0 {
+		t.Errorf("asleep its processes: got %v, want none", list)
 	}
 	if i, _ := m.Info(alice, id); i.State != session.Asleep {
 		t.Error("asking woke it")
@@ -57,16 +76,28 @@ func TestAnotherProcessSeesAndStopsWhatWorksInTheBackground(t *testing.T) {
 	m, _ := machines(t, session.Config{Dir: dir})
 	other, _ := machines(t, session.Config{Dir: dir})
 	id := create(t, m, alice, "")
-	if list, err := other.Processes(t.Context(), alice, id); len(list) != 0 || err != nil {
-		t.Errorf("without a machine: %+v, %v", list, err)
+	if list, err := other.Processes(t.Context(), alice, id); err != nil {
+		t.Errorf("without a machine: got error %v, want none", err)
+	} else if len(list) != 0 {
+		t.Errorf("without a machine: got %v, want none", list)
 	}
 	command(t, m, id, "spawn", "one")
 	list, err := other.Processes(t.Context(), alice, id)
-	if err != nil || len(list) != 1 || list[0].Command != "one" {
-		t.Fatalf("the processes are %+v, %v", list, err)
+	if err != nil {
+		t.Fatalf("the processes: got error %v, want none", err)
 	}
-	if printed, err := other.Printed(t.Context(), alice, id); err != nil || len(printed) != 1 || string(printed[0].Data) != "one has begun\n" {
-		t.Errorf("it printed %+v, %v", printed, err)
+	if len(list) != 1 {
+		t.Fatalf("the processes: len(list): got %d, want 1: %v", len(list), list)
+	}
+	if list[0].Command != "one" {
+		t.Fatalf("the processes: list[0].Command: got %q, want %q", list[0].Command, "one")
+	}
+	if printed, err := other.Printed(t.Context(), alice, id); err != nil {
+		t.Error(err)
+	} else if len(printed) != 1 {
+		t.Errorf("len(printed): got %d, want 1: %v", len(printed), printed)
+	} else if string(printed[0].Data) != "one has begun\n" {
+		t.Errorf("printed[0].Data: got %q, want %q", string(printed[0].Data), "one has begun\n")
 	}
 	if err := other.Signal(t.Context(), alice, id, list[0].PID, "TERM"); err != nil {
 		t.Error(err)

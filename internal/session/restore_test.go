@@ -70,8 +70,11 @@ func TestWhatWasHalfWrittenIsRemoved(t *testing.T) {
 	var left []string
 	for _, file := range []string{"owners/*/*/workspace/.paddock-write-X", "owners/*/*/tmp/.paddock-write-X", "owners/*/*/session.json.X", "owners/*/*/.new-X", "checkpoints/*/*/.new-X"} {
 		home, err := filepath.Glob(filepath.Join(dir, filepath.Dir(file)))
-		if err != nil || len(home) != 1 {
-			t.Fatal(home, err)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(home) != 1 {
+			t.Fatalf("len(home): got %d, want 1: %v", len(home), home)
 		}
 		left = append(left, filepath.Join(home[0], filepath.Base(file)))
 	}
@@ -173,8 +176,11 @@ func TestASessionInUseDoesNotExpireWithItsProcess(t *testing.T) {
 		}
 	}
 	found, err := filepath.Glob(filepath.Join(there, "owners", "*", string(id), "session.json"))
-	if err != nil || len(found) != 1 {
-		t.Fatal(found, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(found) != 1 {
+		t.Fatalf("len(found): got %d, want 1: %v", len(found), found)
 	}
 	data, err := os.ReadFile(found[0])
 	if err != nil {
@@ -193,8 +199,10 @@ func TestASessionInUseDoesNotExpireWithItsProcess(t *testing.T) {
 	}
 	config.Dir = there
 	m = manager(t, config, sandboxtest.FakeConfig{})
-	if got, err := m.Collect(t.Context()); err != nil || got.Sessions != 0 {
-		t.Errorf("%+v, %v", got, err)
+	if got, err := m.Collect(t.Context()); err != nil {
+		t.Error(err)
+	} else if got.Sessions != 0 {
+		t.Errorf("got.Sessions: got %v, want 0", got.Sessions)
 	}
 	prints(t, m, id, "print(read('f'))", "just now")
 }

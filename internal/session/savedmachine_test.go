@@ -67,22 +67,33 @@ func TestAMachineSleepsWithAllThatIsInIt(t *testing.T) {
 		if b.Live() != 0 {
 			t.Errorf("%d interpreters live while it sleeps", b.Live())
 		}
-		if after, err := m.Checkpoints(alice, id); err != nil || len(after) != len(before) { // a rest is not a step
-			t.Errorf("there are %d checkpoints, and were %d; %v", len(after), len(before), err)
+		if after, err := m.Checkpoints(alice, id); err != nil {
+			t.Error(err)
+		} else if len(after) != len(before) { // a rest is not a step
+			t.Errorf("checkpoints: got %d, want %d", len(after), len(before))
 		}
 		d, err := m.Details(t.Context(), alice, id)
-		if err != nil || len(d.Variables) != 2 {
-			t.Errorf("asleep it tells of %+v, %v", d.Variables, err)
+		if err != nil {
+			t.Fatalf("asleep: got error %v, want none", err)
+		}
+		if len(d.Variables) != 2 {
+			t.Errorf("asleep: len(d.Variables): got %d, want 2: %v", len(d.Variables), d.Variables)
 		}
 		r := prints(t, m, id, "print(x, read('f'))", "41 text")
 		if says(t, r.Notice, "", "fresh", "gone", "stopped"); r.Notice != "" {
 			t.Errorf("the notice is %q", r.Notice)
 		}
-		if r := inLanguage(t, m, id, "javascript", "y"); r.Exit.Result != "7" || r.Notice != "" {
-			t.Errorf("the other one gives %+v", r)
+		if r := inLanguage(t, m, id, "javascript", "y"); r.Exit.Result != "7" {
+			t.Errorf("the other one: r.Exit.Result: got %q, want %q", r.Exit.Result, "7")
+		} else if r.Notice != "" {
+			t.Errorf("the other one: r.Notice: got %q, want none", r.Notice)
 		}
-		if list, err := m.Processes(t.Context(), alice, id); err != nil || len(list) != 1 || list[0].Command != "server" {
-			t.Errorf("in the background there are %+v, %v", list, err)
+		if list, err := m.Processes(t.Context(), alice, id); err != nil {
+			t.Errorf("in the background: got error %v, want none", err)
+		} else if len(list) != 1 {
+			t.Errorf("in the background: len(list): got %d, want 1: %v", len(list), list)
+		} else if list[0].Command != "server" {
+			t.Errorf("in the background: list[0].Command: got %q, want %q", list[0].Command, "server")
 		}
 	}
 	if err := m.Close(); err != nil {
@@ -99,8 +110,14 @@ func TestACheckpointThatWasAskedForHasTheMachine(t *testing.T) {
 	id := create(t, m, alice, "")
 	execute(t, m, id, "x = 1\nwrite('f', 'one')")
 	c, err := m.Checkpoint(t.Context(), alice, id, "mine")
-	if err != nil || !c.Memory || c.Notice != "" || len(c.Variables) != 1 {
-		t.Fatalf("it is %+v, %v", c, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantEqual(t, "c.Memory", c.Memory, true)
+	wantEqual(t, "c.Notice", c.Notice, "")
+	wantEqual(t, "len(c.Variables)", len(c.Variables), 1)
+	if t.Failed() {
+		t.FailNow()
 	}
 	execute(t, m, id, "x = 2\nwrite('f', 'two')")
 	inLanguage(t, m, id, "javascript", "let later = 1")
@@ -169,8 +186,11 @@ func TestAKilledServersMachineIsThereIfNothingRanSince(t *testing.T) {
 			}
 			again, _ := keepers(t, session.Config{Dir: withoutDesks(t, dir)})
 			r := execute(t, again, id, "x")
-			if there := r.Exit.Result == "1"; there == ran || strings.Contains(r.Notice, "fresh python") != ran {
-				t.Errorf("it is %+v, with the notice %q", r.Exit, r.Notice)
+			if there := r.Exit.Result == "1"; there == ran {
+				t.Errorf(`r.Exit.Result == "1": got %v, want another`, there)
+			} else if strings.Contains(r.Notice, "fresh python") != ran {
+				t.Errorf(`strings.Contains(r.Notice, "fresh python"): got %v, want %v`,
+					strings.Contains(r.Notice, "fresh python"), ran)
 			}
 		})
 	}
@@ -182,15 +202,19 @@ func TestAMachineThatCannotBeSavedIsToldOf(t *testing.T) {
 	execute(t, m, id, "x = 1")
 	b.Refuse = func() error { return fault.New(fault.Exhausted, "it is too large") }
 	c, err := m.Checkpoint(t.Context(), alice, id, "")
-	if err != nil || c.Memory || !strings.Contains(c.Notice, "too large") {
-		t.Errorf("it is %+v, %v", c, err)
+	if err != nil {
+		t.Fatal(err)
 	}
+	wantEqual(t, "c.Memory", c.Memory, false)
+	wantPart(t, "c.Notice", c.Notice, "too large")
 	b.Refuse = func() error { return errors.New("anything") }
 	if err := m.Sleep(alice, id); err != nil {
 		t.Fatal(err)
 	}
-	if r := execute(t, m, id, "x"); r.Exit.Error == nil || !strings.Contains(r.Notice, "fresh python") {
-		t.Errorf("it is %+v, with the notice %q", r.Exit, r.Notice)
+	if r := execute(t, m, id, "x"); r.Exit.Error == nil {
+		t.Error("r.Exit.Error: got nil, want one")
+	} else if !strings.Contains(r.Notice, "fresh python") {
+		t.Errorf("r.Notice: got %q, want %q in it", r.Notice, "fresh python")
 	}
 	b.Refuse = nil
 	execute(t, m, id, "x = 2")
@@ -228,11 +252,15 @@ func TestASavedMachineStaysBehindWhereTheSessionIsCarriedAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	says(t, notice, "no variables")
-	if r, err := m.Execute(t.Context(), "bob", i.ID, session.Request{Code: "read('f')"}); err != nil || r.Exit.Result != "'text'" {
-		t.Errorf("its file is %+v, %v", r, err)
+	if r, err := m.Execute(t.Context(), "bob", i.ID, session.Request{Code: "read('f')"}); err != nil {
+		t.Errorf("its file: got error %v, want none", err)
+	} else if r.Exit.Result != "'text'" {
+		t.Errorf("its file: r.Exit.Result: got %q, want %q", r.Exit.Result, "'text'")
 	}
-	if r, err := m.Execute(t.Context(), "bob", i.ID, session.Request{Code: "x"}); err != nil || r.Exit.Error == nil {
-		t.Errorf("its variable is %+v, %v", r, err)
+	if r, err := m.Execute(t.Context(), "bob", i.ID, session.Request{Code: "x"}); err != nil {
+		t.Errorf("its variable: got error %v, want none", err)
+	} else if r.Exit.Error == nil {
+		t.Error("its variable: r.Exit.Error: got nil, want one")
 	}
 	prints(t, m, id, "print(x)", "1")
 }
@@ -296,8 +324,10 @@ func TestASavedMachineThatIsDamagedOrGoneIsReplacedAndTheModelTold(t *testing.T)
 			}
 			r := prints(t, m, id, "print(read('f'))", "text")
 			says(t, r.Notice, "fresh python", "cannot be gone on with")
-			if r := execute(t, m, id, "x"); r.Exit.Error == nil || r.Notice != "" {
-				t.Errorf("then it is %+v, with the notice %q", r.Exit, r.Notice)
+			if r := execute(t, m, id, "x"); r.Exit.Error == nil {
+				t.Error("then: r.Exit.Error: got nil, want one")
+			} else if r.Notice != "" {
+				t.Errorf("then: r.Notice: got %q, want none", r.Notice)
 			}
 		})
 	}
@@ -308,9 +338,11 @@ func TestAMachineThatDoesNotFitOnTheOwnersDiskIsNotSaved(t *testing.T) {
 	id := create(t, m, alice, "")
 	execute(t, m, id, "x = 1")
 	c, err := m.Checkpoint(t.Context(), alice, id, "")
-	if err != nil || c.Memory || !strings.Contains(c.Notice, "disk") {
-		t.Errorf("it is %+v, %v", c, err)
+	if err != nil {
+		t.Fatal(err)
 	}
+	wantEqual(t, "c.Memory", c.Memory, false)
+	wantPart(t, "c.Notice", c.Notice, "disk")
 }
 
 func TestAStoppedMachineIsBootedAfresh(t *testing.T) {
@@ -326,7 +358,9 @@ func TestAStoppedMachineIsBootedAfresh(t *testing.T) {
 	if err := m.Boot(t.Context(), alice, id); err != nil {
 		t.Fatal(err)
 	}
-	if r := execute(t, m, id, "x"); r.Exit.Error == nil || r.Notice != "" {
-		t.Errorf("it is %+v, with the notice %q", r.Exit, r.Notice)
+	if r := execute(t, m, id, "x"); r.Exit.Error == nil {
+		t.Error("r.Exit.Error: got nil, want one")
+	} else if r.Notice != "" {
+		t.Errorf("r.Notice: got %q, want none", r.Notice)
 	}
 }

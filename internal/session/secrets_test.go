@@ -70,8 +70,16 @@ func TestASessionHasTheSecretsThatItWasMadeWith(t *testing.T) {
 	has := func(id session.ID, want ...string) {
 		t.Helper()
 		i, err := m.Info(alice, id)
-		if got := i.Settings.Secrets; err != nil || len(want) == 0 && got != nil || len(want) > 0 && (got == nil || !slices.Equal(*got, want)) {
-			t.Errorf("it has %v, %v", got, err)
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch got := i.Settings.Secrets; {
+		case len(want) == 0 && got != nil:
+			t.Errorf("secrets: got %v, want none", *got)
+		case len(want) > 0 && got == nil:
+			t.Errorf("secrets: got none, want %v", want)
+		case len(want) > 0 && !slices.Equal(*got, want):
+			t.Errorf("secrets: got %v, want %v", *got, want)
 		}
 	}
 	has(id, "USUAL")
@@ -141,13 +149,19 @@ func TestWhatIsImportedHasNoSecrets(t *testing.T) {
 		t.Fatal(err)
 	}
 	i, notice, err := m.Import(t.Context(), alice, "", &archive)
-	if err != nil || i.Settings.Secrets != nil || !strings.Contains(notice, "none of the secrets that it had") {
-		t.Fatalf("it has %v; %q, %v", i.Settings.Secrets, notice, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if i.Settings.Secrets != nil {
+		t.Fatalf("i.Settings.Secrets: got %+v, want nil", i.Settings.Secrets)
+	}
+	if !strings.Contains(notice, "none of the secrets that it had") {
+		t.Fatalf("notice: got %q, want %q in it", notice, "none of the secrets that it had")
 	}
 	prints(t, m, i.ID, `print(env("USUAL"))`, "the operator's")
 }
 
-// A machine that was booted ahead is nobody's, and its programs find whose it became.
+// A machine that was booted ahead has no owner, and its programs find whose it became.
 func TestAMachineThatWasBootedAheadHasItsSessionsSecrets(t *testing.T) {
 	k := &keeper{}
 	c := k.config()

@@ -3,6 +3,7 @@ package session_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"reflect"
 	"slices"
@@ -48,9 +49,9 @@ func execute(t *testing.T, m *session.Manager, id session.ID, code string) sessi
 func prints(t *testing.T, m *session.Manager, id session.ID, code, want string) session.Result {
 	t.Helper()
 	r := execute(t, m, id, code)
-	if r.Exit.Cause != sandbox.Exited || r.Exit.Error != nil || strings.TrimSpace(r.Stdout) != want {
-		t.Errorf("%s printed %q, want %q (%+v)", code, r.Stdout, want, r.Exit.Error)
-	}
+	wantEqual(t, fmt.Sprintf("%s: r.Exit.Cause", code), r.Exit.Cause, sandbox.Exited)
+	wantEqual(t, fmt.Sprintf("%s: r.Exit.Error", code), r.Exit.Error, nil)
+	wantEqual(t, fmt.Sprintf("%s: r.Stdout", code), strings.TrimSpace(r.Stdout), want)
 	return r
 }
 
@@ -64,8 +65,11 @@ func wantKind(t *testing.T, err error, want fault.Kind) {
 func TestConfigReportsAllMistakesAtOnce(t *testing.T) {
 	_, err := session.New(session.Config{DefaultTimeout: 2 * time.Hour, IdleTTL: -1})
 	for _, want := range []string{"state folder", "backend", "timeout", "negative"} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v does not speak of %q", err, want)
+		if err == nil {
+			t.Fatal("got no error, want one")
+		}
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("got error %v, want %q in it", err, want)
 		}
 	}
 }
@@ -80,8 +84,11 @@ func TestASessionKeepsVariablesAndFiles(t *testing.T) {
 		Displays: []sandbox.Display{{MIME: "text/html", Data: []byte("page")}},
 		Changes:  []session.Change{{Path: "out.txt", Change: "added", Size: 5}},
 	}
-	if !reflect.DeepEqual(r, want) || r.Exit.Result != "84" {
+	if !reflect.DeepEqual(r, want) {
 		t.Errorf("got  %+v\nwant %+v", r, want)
+	}
+	if r.Exit.Result != "84" {
+		t.Errorf("r.Exit.Result: got %q, want %q", r.Exit.Result, "84")
 	}
 	tree, done, err := m.Files(alice, id)
 	if err != nil {
@@ -91,8 +98,10 @@ func TestASessionKeepsVariablesAndFiles(t *testing.T) {
 	if _, err := tree.Write("in.txt", []byte("from outside")); err != nil {
 		t.Fatal(err)
 	}
-	if r := prints(t, m, id, "print(read('/app/in.txt'))\nremove('out.txt')", "from outside"); len(r.Changes) != 1 || r.Changes[0].Change != "removed" {
-		t.Errorf("the changes are %v", r.Changes)
+	if r := prints(t, m, id, "print(read('/app/in.txt'))\nremove('out.txt')", "from outside"); len(r.Changes) != 1 {
+		t.Errorf("len(r.Changes): got %d, want 1: %v", len(r.Changes), r.Changes)
+	} else if r.Changes[0].Change != "removed" {
+		t.Errorf("r.Changes[0].Change: got %q, want %q", r.Changes[0].Change, "removed")
 	}
 }
 
@@ -102,14 +111,20 @@ func TestEachRuntimeHasItsOwnInterpreter(t *testing.T) {
 	execute(t, m, id, "x = 1")
 	for _, language := range []string{"javascript", "typescript"} {
 		r, err := m.Execute(t.Context(), alice, id, session.Request{Code: "x = 2\nprint(x)", Language: language})
-		if err != nil || r.Stdout != "2\n" {
-			t.Errorf("%s: %q, %v", language, r.Stdout, err)
+		if err != nil {
+			t.Fatalf("%s: got error %v, want none", language, err)
+		}
+		if r.Stdout != "2\n" {
+			t.Errorf("%s: r.Stdout: got %q, want %q", language, r.Stdout, "2\n")
 		}
 	}
 	prints(t, m, id, "print(x)", "1")
 	prints(t, m, id, "print(env('GREETING'), env('TZ'), env('HOME'))", "hi Europe/Berlin /workspace")
-	if i, err := m.Info(alice, id); err != nil || i.State != session.Live || i.Executions != 5 {
-		t.Errorf("%+v, %v", i, err)
+	if i, err := m.Info(alice, id); err != nil {
+		t.Error(err)
+	} else {
+		wantEqual(t, "i.State", i.State, session.Live)
+		wantEqual(t, "i.Executions", i.Executions, 5)
 	}
 }
 
@@ -117,9 +132,15 @@ func TestAFailingProgramIsAResult(t *testing.T) {
 	m := manager(t, session.Config{}, sandboxtest.FakeConfig{})
 	id := create(t, m, alice, "")
 	r := execute(t, m, id, "x = 1\nraise ValueError('no')")
-	if r.Exit.Code != 1 || r.Exit.Error == nil || r.Exit.Error.Type != "ValueError" || r.Exit.Error.Line != 2 || r.Notice != "" {
-		t.Errorf("%+v, error %+v", r, r.Exit.Error)
+	if r.Exit.Code != 1 {
+		t.Fatalf("r.Exit.Code: got %v, want 1", r.Exit.Code)
 	}
+	if r.Exit.Error == nil {
+		t.Fatal("r.Exit.Error: got nil, want one")
+	}
+	wantEqual(t, "r.Exit.Error.Type", r.Exit.Error.Type, "ValueError")
+	wantEqual(t, "r.Exit.Error.Line", r.Exit.Error.Line, 2)
+	wantEqual(t, "r.Notice", r.Notice, "")
 	prints(t, m, id, "print(x)", "1")
 }
 
@@ -202,13 +223,17 @@ func TestMintedIDsCannotBeGuessed(t *testing.T) {
 	seen := map[string]bool{}
 	for range 20 {
 		id := create(t, m, alice, "")
-		if len(id) != 28 || !strings.HasPrefix(string(id), "s-") || strings.ToLower(string(id)) != string(id) {
-			t.Errorf("the id is %q", id)
+		if len(id) != 28 {
+			t.Fatalf("the id: len(id): got %d, want 28: %v", len(id), id)
 		}
+		if !strings.HasPrefix(string(id), "s-") {
+			t.Errorf("the id: id: got %q, want it to begin with %q", string(id), "s-")
+		}
+		wantEqual(t, "the id: strings.ToLower(string(id))", strings.ToLower(string(id)), string(id))
 		r := execute(t, m, id, "1")
-		if seen[string(id)] || seen[r.Execution] || len(r.Execution) != 28 {
-			t.Errorf("%q or %q came before", id, r.Execution)
-		}
+		wantEqual(t, "seen[string(id)]", seen[string(id)], false)
+		wantEqual(t, "seen[r.Execution]", seen[r.Execution], false)
+		wantEqual(t, "len(r.Execution)", len(r.Execution), 28)
 		seen[string(id)], seen[r.Execution] = true, true
 	}
 }
@@ -239,14 +264,20 @@ func TestToOthersASessionDoesNotExist(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, other := range []session.Owner{"bob", session.Local, ""} {
 				err, never := fault.Of(call(other, id)), fault.Of(call(other, "neverwas"))
-				if err == nil || err.Kind != fault.NotFound || strings.ReplaceAll(err.Error(), string(id), "neverwas") != never.Error() || err.Hint != never.Hint {
-					t.Errorf("%v differs from %v", err, never)
+				if err == nil {
+					t.Fatal("got no error, want one")
 				}
+				wantEqual(t, "err.Kind", err.Kind, fault.NotFound)
+				wantEqual(t, `strings.ReplaceAll(err.Error(), string(id), "neverwas")`,
+					strings.ReplaceAll(err.Error(), string(id), "neverwas"), never.Error())
+				wantEqual(t, "err.Hint", err.Hint, never.Hint)
 			}
 		})
 	}
-	if all, err := m.List("bob"); err != nil || len(all) != 0 {
-		t.Errorf("bob sees %v, %v", all, err)
+	if all, err := m.List("bob"); err != nil {
+		t.Errorf("bob: got error %v, want none", err)
+	} else if len(all) != 0 {
+		t.Errorf("bob: got %v, want none", all)
 	}
 	prints(t, m, id, "print('here')", "here")
 }
@@ -256,16 +287,27 @@ func TestOutputIsKeptUpToItsLimitAndPassedOn(t *testing.T) {
 	id := create(t, m, alice, "")
 	var out, errs bytes.Buffer
 	r, err := m.Execute(t.Context(), alice, id, session.Request{Code: "print('0123456789abc')\neprint('e')", Stdout: &out, Stderr: &errs})
-	if err != nil || r.Stdout != "0123456\n[… 4 bytes left out …]\nbc\n" || !r.Exit.StdoutTruncated || out.String() != "0123456789" || errs.String() != "e\n" || r.Exit.StderrTruncated {
-		t.Errorf("%+v, %v; passed on %q and %q", r, err, out.String(), errs.String())
+	if err != nil {
+		t.Fatal(err)
 	}
+	wantEqual(t, "r.Stdout", r.Stdout, "0123456\n[… 4 bytes left out …]\nbc\n")
+	wantEqual(t, "r.Exit.StdoutTruncated", r.Exit.StdoutTruncated, true)
+	wantEqual(t, "out.String()", out.String(), "0123456789")
+	wantEqual(t, "errs.String()", errs.String(), "e\n")
+	wantEqual(t, "r.Exit.StderrTruncated", r.Exit.StderrTruncated, false)
 	r, err = m.Execute(t.Context(), alice, id, session.Request{Code: "print('0123456789abc')", Limits: sandbox.RunLimits{StdoutBytes: 100}})
-	if err != nil || r.Stdout != "0123456789abc\n" {
-		t.Errorf("%+v, %v", r, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Stdout != "0123456789abc\n" {
+		t.Errorf("r.Stdout: got %q, want %q", r.Stdout, "0123456789abc\n")
 	}
 	r, err = m.Execute(t.Context(), alice, id, session.Request{Code: "flood", Stdout: brokenWriter{}, Limits: sandbox.RunLimits{StdoutBytes: 1 << 20}})
-	if err != nil || r.Exit.Cause != sandbox.Cancelled {
-		t.Errorf("%+v, %v", r, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Exit.Cause != sandbox.Cancelled {
+		t.Errorf("r.Exit.Cause: got %v, want %v (%+v)", r.Exit.Cause, sandbox.Cancelled, r.Exit.Error)
 	}
 }
 
@@ -298,11 +340,16 @@ func TestAnInterpreterThatIsLostIsReplacedAndTheModelTold(t *testing.T) {
 				if err != nil && !strings.Contains(fault.Of(err).Hint, "as they were before this call") {
 					t.Errorf("the hint is %q", fault.Of(err).Hint)
 				}
-				if !strings.Contains(r.Notice, c.now) || (c.now == "") != (r.Notice == "") {
+				if !strings.Contains(r.Notice, c.now) {
+					t.Errorf("r.Notice: got %q, want %q in it", r.Notice, c.now)
+				}
+				if (c.now == "") != (r.Notice == "") {
 					t.Errorf("the notice is %q", r.Notice)
 				}
 				r = execute(t, m, id, "print(x)")
-				if strings.TrimSpace(r.Stdout) != c.after || !strings.Contains(r.Notice, c.later) || (c.later == "") != (r.Notice == "") {
+				wantEqual(t, "r.Stdout", strings.TrimSpace(r.Stdout), c.after)
+				wantPart(t, "r.Notice", r.Notice, c.later)
+				if (c.later == "") != (r.Notice == "") {
 					t.Errorf("x is %q, the notice %q", r.Stdout, r.Notice)
 				}
 				if r := execute(t, m, id, "1"); r.Notice != "" {
@@ -339,12 +386,22 @@ func TestDetailsTellWhatFilesAndInterpretersKnow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(d.Files) != 1 || d.Files[0].Path != "d.txt" || d.Files[0].Size != 5 || d.DiskBytes != 4096 || d.Memory == 0 {
-		t.Errorf("%+v", d)
+	if len(d.Files) != 1 {
+		t.Fatalf("len(d.Files): got %d, want 1: %v", len(d.Files), d.Files)
 	}
-	if len(d.Variables) != 1 || d.Variables[0].Name != "x" || len(d.Imports) != 1 || d.State != session.Live || d.Notice != "" {
-		t.Errorf("%+v", d)
+	wantEqual(t, "d.Files[0].Path", d.Files[0].Path, "d.txt")
+	wantEqual(t, "d.Files[0].Size", d.Files[0].Size, 5)
+	wantEqual(t, "d.DiskBytes", d.DiskBytes, 4096)
+	if d.Memory == 0 {
+		t.Error("d.Memory: got 0, want more")
 	}
+	if len(d.Variables) != 1 {
+		t.Fatalf("len(d.Variables): got %d, want 1: %v", len(d.Variables), d.Variables)
+	}
+	wantEqual(t, "d.Variables[0].Name", d.Variables[0].Name, "x")
+	wantEqual(t, "len(d.Imports)", len(d.Imports), 1)
+	wantEqual(t, "d.State", d.State, session.Live)
+	wantEqual(t, "d.Notice", d.Notice, "")
 	started, ended := make(chan string, 1), make(chan error, 1)
 	go func() {
 		_, err := m.Execute(t.Context(), alice, id, session.Request{Code: "sleep(3600)", Started: func(x string) { started <- x }})
@@ -352,11 +409,17 @@ func TestDetailsTellWhatFilesAndInterpretersKnow(t *testing.T) {
 	}()
 	<-started
 	d, err = m.Details(t.Context(), alice, id)
-	if err != nil || d.Variables != nil || d.State != session.Running || len(d.Files) != 1 || !strings.Contains(d.Notice, "busy") {
-		t.Errorf("%+v, %v", d, err)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if n, err := m.Cancel(alice, id, ""); n != 1 || err != nil {
-		t.Error(n, err)
+	wantEqual(t, "d.Variables == nil", d.Variables == nil, true)
+	wantEqual(t, "d.State", d.State, session.Running)
+	wantEqual(t, "len(d.Files)", len(d.Files), 1)
+	wantPart(t, "d.Notice", d.Notice, "busy")
+	if n, err := m.Cancel(alice, id, ""); err != nil {
+		t.Error(err)
+	} else if n != 1 {
+		t.Errorf(`m.Cancel(alice, id, ""): got %v, want 1`, n)
 	}
 	if err := <-ended; err != nil {
 		t.Error(err)
@@ -383,8 +446,10 @@ func TestOwnersAreThoseWhoHaveSessions(t *testing.T) {
 	if err := m.Destroy(t.Context(), "carol", gone); err != nil {
 		t.Fatal(err)
 	}
-	if all, err := m.Owners(); err != nil || !slices.Equal(all, []session.Owner{alice, "bob", session.Local}) {
-		t.Errorf("owners are %q, %v", all, err)
+	if all, err := m.Owners(); err != nil {
+		t.Errorf("owners: got error %v, want none", err)
+	} else if !slices.Equal(all, []session.Owner{alice, "bob", session.Local}) {
+		t.Errorf("owners: got %q, want %q", all, []session.Owner{alice, "bob", session.Local})
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,15 +23,22 @@ func TestAMachineServesWhoWantsAnotherLanguage(t *testing.T) {
 	pooled(t, session.Config{Pool: 1}, func(t *testing.T, m *session.Manager, b *ahead) {
 		pass(time.Second)
 		id := settings(t, m, alice, session.Settings{Language: "javascript"})
-		if r, err := m.Execute(t.Context(), alice, id, session.Request{Code: "1 + 1"}); err != nil || r.Exit.Result != "2" {
-			t.Errorf("it gave %+v, %v", r, err)
+		if r, err := m.Execute(t.Context(), alice, id, session.Request{Code: "1 + 1"}); err != nil {
+			t.Error(err)
+		} else if r.Exit.Result != "2" {
+			t.Errorf("r.Exit.Result: got %q, want %q", r.Exit.Result, "2")
 		}
 		all := b.started()
-		if len(all) != 2 || all[1].Runtime != "javascript" || b.Memory(string(alice), string(id)) != 2<<20 {
-			t.Errorf("started were %+v", all)
+		if len(all) != 2 {
+			t.Errorf("len(all): got %d, want 2: %v", len(all), all)
+		} else {
+			wantEqual(t, "all[1].Runtime", all[1].Runtime, "javascript")
+			wantEqual(t, "b.Memory(string(alice), string(id))", b.Memory(string(alice), string(id)), 2<<20)
 		}
-		if err := m.Destroy(t.Context(), alice, id); err != nil || b.Memory(string(alice), string(id)) != 0 {
-			t.Errorf("its machine is there, or %v", err)
+		if err := m.Destroy(t.Context(), alice, id); err != nil {
+			t.Error(err)
+		} else if b.Memory(string(alice), string(id)) != 0 {
+			t.Errorf("b.Memory(string(alice), string(id)): got %v, want 0", b.Memory(string(alice), string(id)))
 		}
 	})
 }
@@ -41,8 +49,10 @@ func TestAMachineThatDiedIsNobodys(t *testing.T) {
 		b.last().Close()
 		id := create(t, m, alice, "")
 		prints(t, m, id, "print(1)", "1")
-		if s := m.Stats(); s.PoolHits != 0 || s.PoolMisses != 1 {
-			t.Errorf("counted is %+v", s)
+		if s := m.Stats(); s.PoolHits != 0 {
+			t.Errorf("s.PoolHits: got %v, want 0", s.PoolHits)
+		} else if s.PoolMisses != 1 {
+			t.Errorf("s.PoolMisses: got %v, want 1", s.PoolMisses)
 		}
 		pass(time.Second)
 		wantReady(t, m, 1)
@@ -55,8 +65,8 @@ func TestAMachineThatDiedIsNobodys(t *testing.T) {
 	})
 }
 
-// A machine that is not what would be booted now, as its image has changed, is
-// nobody's, and neither are those like it.
+// A machine that is not what would be booted now, as its image has changed, goes
+// to no session, and neither do those like it.
 func TestMachinesOfYesterdaysImageAreReplaced(t *testing.T) {
 	pooled(t, session.Config{Pool: 3}, func(t *testing.T, m *session.Manager, b *ahead) {
 		for range 4 {
@@ -105,8 +115,10 @@ func TestForksAndImportsGetAMachineThatIsBootedAlready(t *testing.T) {
 				t.Fatal(name, err)
 			}
 			prints(t, m, other, "print(read('f'))", "text")
-			if all := b.started(); len(all) != booted || b.Memory(string(alice), string(other)) == 0 {
-				t.Errorf("for %s there were started %+v", name, all[booted:])
+			if all := b.started(); len(all) != booted {
+				t.Errorf("for %s: len(all): got %d, want %d: %v", name, len(all), booted, all)
+			} else if b.Memory(string(alice), string(other)) == 0 {
+				t.Errorf("for %s: b.Memory(string(alice), string(other)): got 0, want more", name)
 			}
 		}
 	})
@@ -123,8 +135,10 @@ func TestASessionThatIsResetGetsAMachineThatIsBootedAlready(t *testing.T) {
 		execute(t, m, id, "x = 1\nwrite('f', 'old')")
 		pass(time.Second)
 		booted := len(b.started())
-		if n, err := m.Reset(t.Context(), alice, id); err != nil || n != 1 {
-			t.Fatal(n, err)
+		if n, err := m.Reset(t.Context(), alice, id); err != nil {
+			t.Fatal(err)
+		} else if n != 1 {
+			t.Fatalf("m.Reset(t.Context(), alice, id): got %v, want 1", n)
 		}
 		if _, err := tree.Put("g", strings.NewReader("new"), 3); err != nil {
 			t.Fatal(err)
@@ -135,8 +149,10 @@ func TestASessionThatIsResetGetsAMachineThatIsBootedAlready(t *testing.T) {
 		if all := b.started(); len(all) != booted {
 			t.Errorf("there were started %+v", all[booted:])
 		}
-		if files, _, err := tree.List(t.Context(), ""); err != nil || len(files) != 2 {
-			t.Errorf("it has %+v, %v", files, err)
+		if files, _, err := tree.List(t.Context(), ""); err != nil {
+			t.Error(err)
+		} else if len(files) != 2 {
+			t.Errorf("len(files): got %d, want 2: %v", len(files), files)
 		}
 		if _, err := m.Restore(t.Context(), alice, id, "2"); err != nil {
 			t.Fatal(err)
@@ -145,8 +161,8 @@ func TestASessionThatIsResetGetsAMachineThatIsBootedAlready(t *testing.T) {
 	})
 }
 
-// Nothing is lost that nobody has seen: a session in which nothing ran falls asleep,
-// is reset and changed as if it had no machine.
+// A session in which nothing ran has nothing to lose: it falls asleep, is reset and is
+// changed as if it had no machine.
 func TestAnUnusedMachineGoesWithoutAWord(t *testing.T) {
 	for name, end := range map[string]func(ctx context.Context, m *session.Manager, id session.ID) error{
 		"asleep": func(ctx context.Context, m *session.Manager, id session.ID) error { return m.Sleep(alice, id) },
@@ -246,8 +262,11 @@ func TestManySessionsAtOnceEachHaveAMachine(t *testing.T) {
 					return
 				}
 				r, err := m.Execute(t.Context(), alice, i.ID, session.Request{Code: "write('own', '" + string(i.ID) + "')\nread('own')"})
-				if err != nil || r.Exit.Result != "'"+string(i.ID)+"'" || len(r.Changes) != 1 {
-					t.Errorf("it gave %+v, %v", r, err)
+				if err != nil {
+					t.Error(err)
+				} else {
+					wantEqual(t, "r.Exit.Result", r.Exit.Result, "'"+string(i.ID)+"'")
+					wantEqual(t, "len(r.Changes)", len(r.Changes), 1)
 				}
 				if err := m.Destroy(t.Context(), alice, i.ID); err != nil {
 					t.Error(err)
@@ -311,8 +330,11 @@ func TestAnInterpreterThatNobodyUsedIsNotKept(t *testing.T) {
 	id := settings(t, m, alice, session.Settings{Language: "javascript"})
 	run := func(code, want string) {
 		t.Helper()
-		if r, err := m.Execute(t.Context(), alice, id, session.Request{Code: code}); err != nil || r.Exit.Result != want || r.Notice != "" {
-			t.Errorf("%s gave %+v, %v", code, r, err)
+		if r, err := m.Execute(t.Context(), alice, id, session.Request{Code: code}); err != nil {
+			t.Errorf("%s: got error %v, want none", code, err)
+		} else {
+			wantEqual(t, fmt.Sprintf("%s: r.Exit.Result", code), r.Exit.Result, want)
+			wantEqual(t, fmt.Sprintf("%s: r.Notice", code), r.Notice, "")
 		}
 	}
 	run("x = 41", "")

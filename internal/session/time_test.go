@@ -59,8 +59,10 @@ func TestExecutionsRunInTheOrderOfTheirArrival(t *testing.T) {
 		for k := range 20 {
 			rest = append(rest, begin(t.Context(), m, id, fmt.Sprintf("order = order + '%d '\nsleep(0.1)", k)))
 		}
-		if i, err := m.Info(alice, id); err != nil || i.State != session.Queued {
-			t.Errorf("%+v, %v", i, err)
+		if i, err := m.Info(alice, id); err != nil {
+			t.Error(err)
+		} else if i.State != session.Queued {
+			t.Errorf("i.State: got %v, want %v", i.State, session.Queued)
 		}
 		for _, c := range append(rest, first) {
 			<-c.done
@@ -77,8 +79,15 @@ func TestTheQueueIsBounded(t *testing.T) {
 			all = append(all, begin(t.Context(), m, id, "sleep(1)"))
 		}
 		over := begin(t.Context(), m, id, "1")
-		if f := fault.Of(over.err); !over.ended() || f == nil || f.Kind != fault.Exhausted || f.RetryAfter == 0 {
-			t.Errorf("one too many gave %+v", over.err)
+		if f := fault.Of(over.err); !over.ended() {
+			t.Error("one too many: over.ended(): got false, want true")
+		} else if f == nil {
+			t.Error("one too many: got nil, want one")
+		} else {
+			wantEqual(t, "one too many: f.Kind", f.Kind, fault.Exhausted)
+			if f.RetryAfter == 0 {
+				t.Error("one too many: f.RetryAfter: got 0, want more")
+			}
 		}
 		for _, c := range all {
 			if <-c.done; c.err != nil {
@@ -96,9 +105,12 @@ func TestWhoIsCancelledWhileWaitingLeavesAtOnce(t *testing.T) {
 		waiting := begin(ctx, m, id, "x = 1")
 		cancel()
 		synctest.Wait()
-		if !waiting.ended() || !errors.Is(waiting.err, context.Canceled) || waiting.execution != "" || running.ended() {
-			t.Errorf("it ended %t with %v", waiting.ended(), waiting.err)
+		wantEqual(t, "waiting.ended()", waiting.ended(), true)
+		if !errors.Is(waiting.err, context.Canceled) {
+			t.Errorf("waiting.err: got %v, want %v", waiting.err, context.Canceled)
 		}
+		wantEqual(t, "waiting.execution", waiting.execution, "")
+		wantEqual(t, "running.ended()", running.ended(), false)
 		<-running.done
 		prints(t, m, id, "print(x)", "0")
 	})
@@ -108,13 +120,16 @@ func TestTheWallLimitStopsAProgramAndKeepsItsState(t *testing.T) {
 	bubble(t, session.Config{DefaultTimeout: 5 * time.Second}, func(t *testing.T, m *session.Manager) {
 		id := create(t, m, alice, "")
 		r := execute(t, m, id, "x = 1\nsleep(3600)")
-		if r.Exit.Cause != sandbox.TimedOut || r.Wall != 5*time.Second || r.Notice != "" {
-			t.Errorf("%+v", r)
-		}
+		wantEqual(t, "r.Exit.Cause", r.Exit.Cause, sandbox.TimedOut)
+		wantEqual(t, "r.Wall", r.Wall, 5*time.Second)
+		wantEqual(t, "r.Notice", r.Notice, "")
 		prints(t, m, id, "print(x)", "1")
 		r, err := m.Execute(t.Context(), alice, id, session.Request{Code: "loop", Timeout: 2 * time.Second})
-		if err != nil || r.Exit.Cause != sandbox.TimedOut || r.Wall != 2*time.Second {
-			t.Errorf("%+v, %v", r, err)
+		if err != nil {
+			t.Error(err)
+		} else {
+			wantEqual(t, "r.Exit.Cause", r.Exit.Cause, sandbox.TimedOut)
+			wantEqual(t, "r.Wall", r.Wall, 2*time.Second)
 		}
 	})
 }
@@ -122,8 +137,10 @@ func TestTheWallLimitStopsAProgramAndKeepsItsState(t *testing.T) {
 func TestCancelStopsWhatItNamesAndNothingElse(t *testing.T) {
 	cancelled := func(t *testing.T, m *session.Manager, id session.ID, execution string, want int) {
 		t.Helper()
-		if n, err := m.Cancel(alice, id, execution); n != want || err != nil {
-			t.Errorf("cancelled %d, %v, want %d", n, err, want)
+		if n, err := m.Cancel(alice, id, execution); err != nil {
+			t.Error(err)
+		} else if n != want {
+			t.Errorf("m.Cancel(alice, id, execution): got %v, want %v", n, want)
 		}
 	}
 	t.Run("all of a session", func(t *testing.T) {
@@ -134,8 +151,10 @@ func TestCancelStopsWhatItNamesAndNothingElse(t *testing.T) {
 			cancelled(t, m, id, "", 0)
 			<-a.done
 			<-b.done
-			if a.err != nil || a.res.Exit.Cause != sandbox.Cancelled {
-				t.Errorf("%+v, %v", a.res, a.err)
+			if a.err != nil {
+				t.Errorf("a.err: got error %v, want none", a.err)
+			} else if a.res.Exit.Cause != sandbox.Cancelled {
+				t.Errorf("a.res.Exit.Cause: got %v, want %v (%+v)", a.res.Exit.Cause, sandbox.Cancelled, a.res.Exit.Error)
 			}
 			wantKind(t, b.err, fault.Cancelled)
 			cancelled(t, m, id, "", 0)
@@ -153,8 +172,12 @@ func TestCancelStopsWhatItNamesAndNothingElse(t *testing.T) {
 			synctest.Wait()
 			cancelled(t, m, id, a.execution, 0)
 			<-b.done
-			if a.res.Exit.Cause != sandbox.Cancelled || b.err != nil || b.res.Exit.Cause != sandbox.Exited {
-				t.Errorf("%+v; %+v, %v", a.res.Exit, b.res.Exit, b.err)
+			if a.res.Exit.Cause != sandbox.Cancelled {
+				t.Errorf("a.res.Exit.Cause: got %v, want %v (%+v)", a.res.Exit.Cause, sandbox.Cancelled, a.res.Exit.Error)
+			} else if b.err != nil {
+				t.Errorf("b.err: got error %v, want none", b.err)
+			} else if b.res.Exit.Cause != sandbox.Exited {
+				t.Errorf("b.res.Exit.Cause: got %v, want %v (%+v)", b.res.Exit.Cause, sandbox.Exited, b.res.Exit.Error)
 			}
 		})
 	})
@@ -171,12 +194,17 @@ func TestAnUndoStopsWhatRunsAndBothAreTold(t *testing.T) {
 		execute(t, m, id, "x = 1")
 		a := begin(t.Context(), m, id, "x = 2\nsleep(10)")
 		r, err := m.Undo(t.Context(), alice, id)
-		if err != nil || r.Notice != "" {
-			t.Errorf("%+v, %v", r, err)
+		if err != nil {
+			t.Error(err)
+		} else if r.Notice != "" {
+			t.Errorf("r.Notice: got %q, want none", r.Notice)
 		}
 		<-a.done
-		if a.err != nil || a.res.Exit.Cause != sandbox.Cancelled || !strings.Contains(a.res.Notice, "taken back to an earlier state") {
-			t.Errorf("it was told %+v, %v", a.res, a.err)
+		if a.err != nil {
+			t.Errorf("a.err: got error %v, want none", a.err)
+		} else {
+			wantEqual(t, "a.res.Exit.Cause", a.res.Exit.Cause, sandbox.Cancelled)
+			wantPart(t, "a.res.Notice", a.res.Notice, "taken back to an earlier state")
 		}
 		prints(t, m, id, "print(x)", "1")
 	})
@@ -206,11 +234,16 @@ func TestResetAndDestroyStopWhatRunsAndWaits(t *testing.T) {
 					}
 					<-a.done
 					<-b.done
-					if a.err != nil || a.res.Exit.Cause != sandbox.Cancelled {
-						t.Errorf("%+v, %v", a.res, a.err)
+					if a.err != nil {
+						t.Errorf("a.err: got error %v, want none", a.err)
+					} else if a.res.Exit.Cause != sandbox.Cancelled {
+						t.Errorf("a.res.Exit.Cause: got %v, want %v (%+v)", a.res.Exit.Cause, sandbox.Cancelled, a.res.Exit.Error)
 					}
-					if a.res.Exit.State != sandbox.Fresh || a.res.Notice != said[name] {
-						t.Errorf("its variables are %v, and the notice is %q", a.res.Exit.State, a.res.Notice)
+					if a.res.Exit.State != sandbox.Fresh {
+						t.Errorf("its variables: a.res.Exit.State: got %v, want %v", a.res.Exit.State, sandbox.Fresh)
+					}
+					if a.res.Notice != said[name] {
+						t.Errorf("its variables: a.res.Notice: got %v, want %v", a.res.Notice, said[name])
 					}
 					wantKind(t, b.err, fault.Cancelled)
 				})
@@ -237,8 +270,10 @@ func TestAnUnusedSessionExpires(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		_, err = m.Info(alice, id)
 		wantKind(t, err, fault.NotFound)
-		if all, err := m.List(alice); err != nil || len(all) != 0 {
-			t.Errorf("left %v, %v", all, err)
+		if all, err := m.List(alice); err != nil {
+			t.Error(err)
+		} else if len(all) != 0 {
+			t.Errorf("m.List(alice): got %v, want none", all)
 		}
 	})
 }
@@ -247,8 +282,10 @@ func TestASessionThatRunsDoesNotExpire(t *testing.T) {
 	bubble(t, session.Config{IdleTTL: time.Minute}, func(t *testing.T, m *session.Manager) {
 		id := create(t, m, alice, "")
 		r, err := m.Execute(t.Context(), alice, id, session.Request{Code: "sleep(1800)\nprint('done')", Timeout: time.Hour})
-		if err != nil || r.Stdout != "done\n" {
-			t.Errorf("%+v, %v", r, err)
+		if err != nil {
+			t.Error(err)
+		} else if r.Stdout != "done\n" {
+			t.Errorf("r.Stdout: got %q, want %q", r.Stdout, "done\n")
 		}
 		prints(t, m, id, "print('again')", "again")
 	})
@@ -262,12 +299,18 @@ func TestWhatADeadProcessLeftExpiresToo(t *testing.T) {
 		first.Close()
 		second := manager(t, session.Config{Dir: dir, IdleTTL: time.Hour}, sandboxtest.FakeConfig{})
 		time.Sleep(30 * time.Minute)
-		if all, err := second.List(alice); err != nil || len(all) != 1 || all[0].Process != 0 {
-			t.Errorf("%+v, %v", all, err)
+		if all, err := second.List(alice); err != nil {
+			t.Error(err)
+		} else if len(all) != 1 {
+			t.Errorf("len(all): got %d, want 1: %v", len(all), all)
+		} else if all[0].Process != 0 {
+			t.Errorf("all[0].Process: got %v, want 0", all[0].Process)
 		}
 		time.Sleep(time.Hour)
-		if all, err := second.List(alice); err != nil || len(all) != 0 {
-			t.Errorf("%+v, %v", all, err)
+		if all, err := second.List(alice); err != nil {
+			t.Error(err)
+		} else if len(all) != 0 {
+			t.Errorf("second.List(alice): got %v, want none", all)
 		}
 	})
 }
@@ -331,8 +374,13 @@ func TestAnExecutionThatNobodyWaitsForHoldsNobodyUp(t *testing.T) {
 		began := time.Now()
 		_, err := m.Execute(t.Context(), alice, id, patient)
 		f := fault.Of(err)
-		if f == nil || f.Kind != fault.Conflict || !f.Retryable() || !strings.Contains(f.Message, "has been running for 11s") || time.Since(began) != 0 {
-			t.Errorf("after a while: %v after %s", err, time.Since(began))
+		if f == nil {
+			t.Error("after a while: f: got nil, want one")
+		} else {
+			wantEqual(t, "after a while: f.Kind", f.Kind, fault.Conflict)
+			wantEqual(t, "after a while: f.Retryable()", f.Retryable(), true)
+			wantPart(t, "after a while: f.Message", f.Message, "has been running for 11s")
+			wantEqual(t, "after a while: time.Since(began)", time.Since(began), 0)
 		}
 		if first.ended() {
 			t.Fatal("it was stopped by who only asked")
@@ -343,18 +391,25 @@ func TestAnExecutionThatNobodyWaitsForHoldsNobodyUp(t *testing.T) {
 		waits := begin(t.Context(), m, id, "x = 2") // who waits however long it takes
 		patient.Interrupt = true
 		r, err := m.Execute(t.Context(), alice, id, patient)
-		if err != nil || r.Stdout != "1\n" {
-			t.Errorf("who interrupts gets %q, %v", r.Stdout, err)
+		if err != nil {
+			t.Errorf("who interrupts: got error %v, want none", err)
+		} else if r.Stdout != "1\n" {
+			t.Errorf("who interrupts: r.Stdout: got %q, want %q", r.Stdout, "1\n")
 		}
 		<-first.done
-		if first.err != nil || first.res.Exit.Cause != sandbox.Cancelled {
-			t.Errorf("what ran ended with %v, %+v", first.err, first.res.Exit)
+		if first.err != nil {
+			t.Errorf("what ran: first.err: got error %v, want none", first.err)
+		} else if first.res.Exit.Cause != sandbox.Cancelled {
+			t.Errorf("what ran: first.res.Exit.Cause: got %v, want %v (%+v)",
+				first.res.Exit.Cause, sandbox.Cancelled, first.res.Exit.Error)
 		}
 		if <-waits.done; fault.KindOf(waits.err) != fault.Cancelled {
 			t.Errorf("what waited ended with %v", waits.err)
 		}
-		if r, err := m.Execute(t.Context(), alice, id, patient); err != nil || r.Stdout != "1\n" {
-			t.Errorf("with nothing to interrupt: %q, %v", r.Stdout, err)
+		if r, err := m.Execute(t.Context(), alice, id, patient); err != nil {
+			t.Errorf("with nothing to interrupt: got error %v, want none", err)
+		} else if r.Stdout != "1\n" {
+			t.Errorf("with nothing to interrupt: r.Stdout: got %q, want %q", r.Stdout, "1\n")
 		}
 	})
 }

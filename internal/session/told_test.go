@@ -18,13 +18,16 @@ func TestWhatIsToldOfACrashIsToldBesideWhatWasNotToldYet(t *testing.T) {
 	if err := m.Sleep(alice, id); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := m.Details(t.Context(), alice, id); err != nil { // it is open again, and told nobody
+	if _, err := m.Details(t.Context(), alice, id); err != nil { // it is open again, and no client was told
 		t.Fatal(err)
 	}
 	for range 2 { // it is killed, and opened, and killed again
 		folders, err := filepath.Glob(filepath.Join(dir, "owners", "*", string(id), "workspace"))
-		if err != nil || len(folders) != 1 {
-			t.Fatal(folders, err)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(folders) != 1 {
+			t.Fatalf("len(folders): got %d, want 1: %v", len(folders), folders)
 		}
 		if err := os.WriteFile(filepath.Join(folders[0], "half"), nil, 0o600); err != nil {
 			t.Fatal(err)

@@ -3,6 +3,7 @@ package session_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -90,14 +91,22 @@ func metered(t *testing.T, change func(*session.Config)) (*session.Manager, *met
 func TestAResultTellsWhatARunSentAndWasRefused(t *testing.T) {
 	m, n := metered(t, nil)
 	id := create(t, m, alice, "")
-	if r := execute(t, m, id, "call('one', '')\ncall('two', '')"); r.Egress != 22 || r.ToolCalls != 0 || r.Refused != "" {
-		t.Errorf("got %+v", r)
+	if r := execute(t, m, id, "call('one', '')\ncall('two', '')"); r.Egress != 22 {
+		t.Errorf("r.Egress: got %v, want 22", r.Egress)
+	} else if r.ToolCalls != 0 {
+		t.Errorf("r.ToolCalls: got %v, want 0", r.ToolCalls)
+	} else if r.Refused != "" {
+		t.Errorf("r.Refused: got %q, want none", r.Refused)
 	}
-	if r := execute(t, m, id, "call('refuse', '')"); r.Egress != 11 || r.Refused != "it was refused" {
-		t.Errorf("got %+v", r)
+	if r := execute(t, m, id, "call('refuse', '')"); r.Egress != 11 {
+		t.Errorf("r.Egress: got %v, want 11", r.Egress)
+	} else if r.Refused != "it was refused" {
+		t.Errorf("r.Refused: got %q, want %q", r.Refused, "it was refused")
 	}
-	if r := execute(t, m, id, "1"); r.Egress != 0 || r.Refused != "" {
-		t.Errorf("got %+v", r)
+	if r := execute(t, m, id, "1"); r.Egress != 0 {
+		t.Errorf("r.Egress: got %v, want 0", r.Egress)
+	} else if r.Refused != "" {
+		t.Errorf("r.Refused: got %q, want none", r.Refused)
 	}
 	if len(n.closed) != 0 {
 		t.Errorf("closed are %v", n.closed)
@@ -129,8 +138,10 @@ func TestWhatASessionSentIsKeptWithIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	again, _ := metered(t, func(c *session.Config) { c.Dir = dir })
-	if i, err := again.Info(alice, id); err != nil || i.Traffic != (session.Traffic{Requests: 2, Sent: 2, Received: 20}) {
-		t.Errorf("got %+v, %v", i, err)
+	if i, err := again.Info(alice, id); err != nil {
+		t.Error(err)
+	} else if i.Traffic != (session.Traffic{Requests: 2, Sent: 2, Received: 20}) {
+		t.Errorf("i.Traffic: got %v, want %v", i.Traffic, (session.Traffic{Requests: 2, Sent: 2, Received: 20}))
 	}
 	if err := again.Destroy(t.Context(), alice, id); err != nil {
 		t.Fatal(err)
@@ -162,8 +173,11 @@ func TestASessionKeepsWhatItMayReach(t *testing.T) {
 			t.Fatal(err)
 		}
 		imported, notice, err := m.Import(t.Context(), alice, "", &file)
-		if err != nil || notice != "" {
-			t.Fatal(notice, err)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if notice != "" {
+			t.Fatalf("notice: got %q, want none", notice)
 		}
 		want[forks[0].ID], want[imported.ID] = want[id], want[id]
 	}
@@ -177,8 +191,12 @@ func TestASessionKeepsWhatItMayReach(t *testing.T) {
 		if i.Settings.Network != nil {
 			got = strings.Join(*i.Settings.Network, " ")
 		}
-		if err != nil || got != rules || (rules == "") != (i.Settings.Network != nil && len(*i.Settings.Network) == 0) {
-			t.Errorf("%s reaches %q, want %q: %v", id, got, rules, err)
+		if err != nil {
+			t.Fatalf("%s: got error %v, want none", id, err)
+		}
+		wantEqual(t, fmt.Sprintf("%s: got", id), got, rules)
+		if (rules == "") != (i.Settings.Network != nil && len(*i.Settings.Network) == 0) {
+			t.Errorf("%s: got the rules %v in its settings, want them empty: %v", id, i.Settings.Network, rules == "")
 		}
 	}
 }
@@ -197,8 +215,18 @@ func TestAnArchivesRulesAreWishes(t *testing.T) {
 			t.Fatal(err)
 		}
 		i, notice, err := m.Import(t.Context(), alice, "", &file)
-		if err != nil || notice != test.notice || i.Settings.Network == nil || strings.Join(*i.Settings.Network, " ") != test.want {
-			t.Errorf("%s: got %+v, %q, %v", test.rule, i.Settings, notice, err)
+		if err != nil {
+			t.Fatalf("%s: got error %v, want none", test.rule, err)
+		}
+		if notice != test.notice {
+			t.Fatalf("%s: notice: got %v, want %v", test.rule, notice, test.notice)
+		}
+		if i.Settings.Network == nil {
+			t.Fatalf("%s: i.Settings.Network: got nil, want one", test.rule)
+		}
+		if strings.Join(*i.Settings.Network, " ") != test.want {
+			t.Errorf(`%s: strings.Join(*i.Settings.Network, " "): got %q, want %q`,
+				test.rule, strings.Join(*i.Settings.Network, " "), test.want)
 		}
 	}
 }

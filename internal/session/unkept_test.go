@@ -44,7 +44,7 @@ func unkept(t *testing.T, m *session.Manager, disk *blobtest.Disk, id session.ID
 }
 
 // What a call left that could not be kept is kept before the session goes back, also
-// where nobody waits for that any more.
+// where no caller waits for that any more.
 func TestWhoHangsUpWhileGoingBackDoesNotLoseWhatCouldNotBeKept(t *testing.T) {
 	m, disk := failing(t, sandboxtest.FakeConfig{})
 	id := create(t, m, alice, "")
@@ -53,8 +53,11 @@ func TestWhoHangsUpWhileGoingBackDoesNotLoseWhatCouldNotBeKept(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	disk.SetFault(func(blobtest.Op) error { cancel(); return nil }) // at the first thing that it does
 	r, err := m.Undo(ctx, alice, id)
-	if err != nil || r.Notice != "" {
-		t.Fatalf("%+v, %v", r, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Notice != "" {
+		t.Fatalf("r.Notice: got %q, want none", r.Notice)
 	}
 	prints(t, m, id, "print(x)", "1")
 	if _, err := m.Restore(t.Context(), alice, id, r.Undone); err != nil {
@@ -127,8 +130,11 @@ func TestNothingRunsWhileFilesCouldNotBeBroughtBack(t *testing.T) {
 	wantKind(t, m.Boot(t.Context(), alice, id), fault.Unavailable)
 	disk.SetFault(nil)
 	r := execute(t, m, id, "write('b', 'new')\nprint(x, read('a'))")
-	if r.Stdout != "1 1\n" || !strings.Contains(r.Notice, "as they were before that call") {
-		t.Errorf("it printed %q, and the notice is %q (%+v)", r.Stdout, r.Notice, r.Exit.Error)
+	if r.Stdout != "1 1\n" {
+		t.Errorf("r.Stdout: got %q, want %q", r.Stdout, "1 1\n")
+	}
+	if !strings.Contains(r.Notice, "as they were before that call") {
+		t.Errorf("r.Notice: got %q, want %q in it", r.Notice, "as they were before that call")
 	}
 	prints(t, m, id, "print(read('b'))", "new")
 }
@@ -251,7 +257,7 @@ func TestInterpretersOpenTheirFilesAnewAfterACrashBesideThem(t *testing.T) {
 }
 
 // What could not be kept once and was kept later is on disk: nothing of it is lost, and
-// nobody is told so, when its interpreter ends.
+// no notice says so, when its interpreter ends.
 func TestWhatWasKeptAtLastIsNotGivenUpWithItsInterpreter(t *testing.T) {
 	m, b, disk, id := keptInPart(t)
 	disk.SetFault(nil)

@@ -150,8 +150,15 @@ func waiting(t *testing.T, m *session.Manager, id session.ID, code string, n int
 	for k := range n {
 		want = append(want, fmt.Sprint("ap-", k+1))
 	}
-	if r.Exit.Cause != sandbox.Waiting || r.Exit.State != sandbox.Kept || r.Exit.Error != nil || !slices.Equal(r.Waiting, want) || r.Notice != "" {
-		t.Fatalf("it %v and waits for %q, want %q; error %+v, notice %q", r.Exit.Cause, r.Waiting, want, r.Exit.Error, r.Notice)
+	wantEqual(t, "r.Exit.Cause", r.Exit.Cause, sandbox.Waiting)
+	wantEqual(t, "r.Exit.State", r.Exit.State, sandbox.Kept)
+	wantEqual(t, "r.Exit.Error", r.Exit.Error, nil)
+	if !slices.Equal(r.Waiting, want) {
+		t.Errorf("r.Waiting: got %q, want %q", r.Waiting, want)
+	}
+	wantEqual(t, "r.Notice", r.Notice, "")
+	if t.Failed() {
+		t.FailNow()
 	}
 	return r
 }
@@ -167,8 +174,13 @@ func ends(t *testing.T, m *session.Manager, id session.ID, execution string) ses
 	if err != nil {
 		t.Fatalf("going on: %v", err)
 	}
-	if r.Exit.Cause != sandbox.Exited || r.Exit.Error != nil || r.Stdout != "before\nafter 30\n" || r.Execution != execution || r.Waiting != nil {
-		t.Fatalf("it %v, error %+v, printed %q, notice %q, execution %s", r.Exit.Cause, r.Exit.Error, r.Stdout, r.Notice, r.Execution)
+	wantEqual(t, "r.Exit.Cause", r.Exit.Cause, sandbox.Exited)
+	wantEqual(t, "r.Exit.Error", r.Exit.Error, nil)
+	wantEqual(t, "r.Stdout", r.Stdout, "before\nafter 30\n")
+	wantEqual(t, "r.Execution", r.Execution, execution)
+	wantEqual(t, "r.Waiting == nil", r.Waiting == nil, true)
+	if t.Failed() {
+		t.FailNow()
 	}
 	return r
 }
@@ -178,8 +190,13 @@ func notWaiting(t *testing.T, m *session.Manager, id session.ID, execution strin
 	if _, err := goOn(m, id, execution); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("it goes on: %v", err)
 	}
-	if i, err := m.Info(alice, id); err != nil || i.Waiting != nil || i.State == session.Waiting {
-		t.Errorf("it waits: %+v, %v", i, err)
+	if i, err := m.Info(alice, id); err != nil {
+		t.Error(err)
+	} else {
+		wantEqual(t, "i.Waiting", i.Waiting, nil)
+		if i.State == session.Waiting {
+			t.Errorf("i.State: got %v, want another", i.State)
+		}
 	}
 }
 
@@ -189,39 +206,84 @@ func TestARunThatWaitsForAPersonGoesOnWhenItIsToldTo(t *testing.T) {
 	id := create(t, m, alice, "")
 	var put string
 	r, err := m.Execute(t.Context(), alice, id, session.Request{Code: asksTwo, Ended: func(r session.Result, f session.PutFunc) { put, _ = f("shown", []byte(r.Stdout)) }})
-	if err != nil || r.Exit.Cause != sandbox.Waiting || r.Stdout != "before\n" || put != ".paddock/1-shown" || len(r.Changes) != 2 {
-		t.Fatalf("%+v, %v; it put %q", r, err, put)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantEqual(t, "r.Exit.Cause", r.Exit.Cause, sandbox.Waiting)
+	wantEqual(t, "r.Stdout", r.Stdout, "before\n")
+	wantEqual(t, "put", put, ".paddock/1-shown")
+	wantEqual(t, "len(r.Changes)", len(r.Changes), 2)
+	if t.Failed() {
+		t.FailNow()
 	}
 	i, err := m.Info(alice, id)
-	if err != nil || i.State != session.Waiting || i.Waiting == nil || i.Waiting.Execution != r.Execution || i.Waiting.Session != id || i.Waiting.Owner != alice ||
-		i.Waiting.Language != "python" || !slices.Equal(i.Waiting.Reasons, []string{"ap-1", "ap-2"}) || i.Executions != 1 {
-		t.Errorf("%+v, %v", i, err)
+	if err != nil {
+		t.Fatal(err)
 	}
+	if i.State != session.Waiting {
+		t.Fatalf("i.State: got %v, want %v", i.State, session.Waiting)
+	}
+	if i.Waiting == nil {
+		t.Fatal("i.Waiting: got nil, want one")
+	}
+	wantEqual(t, "i.Waiting.Execution", i.Waiting.Execution, r.Execution)
+	wantEqual(t, "i.Waiting.Session", i.Waiting.Session, id)
+	wantEqual(t, "i.Waiting.Owner", i.Waiting.Owner, alice)
+	wantEqual(t, "i.Waiting.Language", i.Waiting.Language, "python")
+	if !slices.Equal(i.Waiting.Reasons, []string{"ap-1", "ap-2"}) {
+		t.Errorf("i.Waiting.Reasons: got %q, want %q", i.Waiting.Reasons, []string{"ap-1", "ap-2"})
+	}
+	wantEqual(t, "i.Executions", i.Executions, 1)
 	for _, owner := range []session.Owner{alice, ""} {
-		if all, err := m.WaitingRuns(owner); err != nil || len(all) != 1 || all[0].Execution != r.Execution {
-			t.Errorf("%q: %+v, %v", owner, all, err)
+		if all, err := m.WaitingRuns(owner); err != nil {
+			t.Errorf("%q: got error %v, want none", owner, err)
+		} else if len(all) != 1 {
+			t.Errorf("%q: len(all): got %d, want 1: %v", owner, len(all), all)
+		} else if all[0].Execution != r.Execution {
+			t.Errorf("%q: all[0].Execution: got %v, want %v", owner, all[0].Execution, r.Execution)
 		}
 	}
-	if all, err := m.WaitingRuns("bob"); err != nil || len(all) != 0 {
-		t.Errorf("bob's: %+v, %v", all, err)
+	if all, err := m.WaitingRuns("bob"); err != nil {
+		t.Errorf("bob's: got error %v, want none", err)
+	} else if len(all) != 0 {
+		t.Errorf("bob's: got %v, want none", all)
 	}
 	p.decide(1, "10")
 	again, err := goOn(m, id, r.Execution)
-	if err != nil || !slices.Equal(again.Waiting, []string{"ap-2"}) || again.Earlier.Stdout != len("before\n") {
-		t.Fatalf("%+v, %v", again, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(again.Waiting, []string{"ap-2"}) {
+		t.Fatalf("again.Waiting: got %q, want %q", again.Waiting, []string{"ap-2"})
+	}
+	if again.Earlier.Stdout != len("before\n") {
+		t.Fatalf("again.Earlier.Stdout: got %v, want %v", again.Earlier.Stdout, len("before\n"))
 	}
 	p.decide(2, "20")
 	done, err := m.Execute(t.Context(), alice, id, session.Request{Continue: r.Execution, Ended: func(r session.Result, f session.PutFunc) { put, _ = f("shown", []byte(r.Stdout)) }})
-	if err != nil || done.Stdout != "before\nafter 30\n" || done.Earlier.Stdout != len("before\n") || done.Execution != r.Execution || put != ".paddock/1-shown" {
-		t.Fatalf("%+v, %v; it put %q", done, err, put)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if want := map[string]int{r.Execution + "/1": 2, r.Execution + "/2": 3}; !maps.Equal(p.asked, want) || p.left != 3 || len(p.ended) != 0 || len(p.givenUp) != 0 {
-		t.Errorf("people were asked %v; %d were left, others ended %v; given up: %v", p.asked, p.left, p.ended, p.givenUp)
+	wantEqual(t, "done.Stdout", done.Stdout, "before\nafter 30\n")
+	wantEqual(t, "done.Earlier.Stdout", done.Earlier.Stdout, len("before\n"))
+	wantEqual(t, "done.Execution", done.Execution, r.Execution)
+	wantEqual(t, "put", put, ".paddock/1-shown")
+	if t.Failed() {
+		t.FailNow()
 	}
+	want := map[string]int{r.Execution + "/1": 2, r.Execution + "/2": 3}
+	if !maps.Equal(p.asked, want) {
+		t.Errorf("p.asked: got %v, want %v", p.asked, want)
+	}
+	wantEqual(t, "p.left", p.left, 3)
+	wantEqual(t, "len(p.ended)", len(p.ended), 0)
+	wantEqual(t, "len(p.givenUp)", len(p.givenUp), 0)
 	notWaiting(t, m, id, r.Execution)
 	prints(t, m, id, "print(x, read('f'))", "31 two")
-	if i, err := m.Info(alice, id); err != nil || i.Executions != 2 {
-		t.Errorf("%+v, %v", i, err)
+	if i, err := m.Info(alice, id); err != nil {
+		t.Error(err)
+	} else if i.Executions != 2 {
+		t.Errorf("i.Executions: got %v, want 2", i.Executions)
 	}
 }
 
@@ -275,8 +337,12 @@ func TestALimitIsForAllThatARunDoesBeforeAndAfterItWaits(t *testing.T) {
 			before := waiting(t, m, id, c.half+"many = gather('approve', 1)\n"+c.half, 1)
 			p.decide(1, "1")
 			after, err := goOn(m, id, before.Execution)
-			if err != nil || !c.ended(before, after) {
-				t.Errorf("it %v with %q, %q, %+v, error %+v, after %+v; %v", after.Exit.Cause, after.Stdout, after.Stderr, after.Exit.Usage, after.Exit.Error, before.Exit.Usage, err)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !c.ended(before, after) {
+				t.Errorf("it %v with %q, %q, %+v, error %+v, after %+v",
+					after.Exit.Cause, after.Stdout, after.Stderr, after.Exit.Usage, after.Exit.Error, before.Exit.Usage)
 			}
 		})
 	}
@@ -335,8 +401,13 @@ func TestARunThatWaitsOutlives(t *testing.T) {
 					t.Errorf("it is taken for one that was cut short: %s", asked)
 				}
 			}
-			if i, err := at.m.Info(alice, at.id); err != nil || i.Waiting == nil || i.Waiting.Execution != r.Execution || i.State != session.Waiting {
-				t.Errorf("%+v, %v", i, err)
+			if i, err := at.m.Info(alice, at.id); err != nil {
+				t.Error(err)
+			} else if i.Waiting == nil {
+				t.Error("i.Waiting: got nil, want one")
+			} else {
+				wantEqual(t, "i.Waiting.Execution", i.Waiting.Execution, r.Execution)
+				wantEqual(t, "i.State", i.State, session.Waiting)
 			}
 			people.decide(1, "10")
 			people.decide(2, "20")
@@ -460,8 +531,10 @@ func TestARunThatWaitsEndsWithItsSession(t *testing.T) {
 			if n := p.gaveUp(); !slices.Equal(n, []string{r.Execution}) {
 				t.Errorf("given up were %v", n)
 			}
-			if all, err := m.WaitingRuns(""); err != nil || len(all) != 0 {
-				t.Errorf("%+v, %v", all, err)
+			if all, err := m.WaitingRuns(""); err != nil {
+				t.Error(err)
+			} else if len(all) != 0 {
+				t.Errorf(`m.WaitingRuns(""): got %v, want none`, all)
 			}
 		})
 	}
@@ -514,8 +587,11 @@ func TestARunGoesOnOnce(t *testing.T) {
 	p.onEffect(func() {
 		copied = copyRunning(t, dir)
 		_, second = goOn(m, id, r.Execution)
-		if i, err := m.Info(alice, id); err != nil || i.Waiting != nil || i.State != session.Running {
-			t.Errorf("while it goes on: %+v, %v", i, err)
+		if i, err := m.Info(alice, id); err != nil {
+			t.Errorf("while it goes on: got error %v, want none", err)
+		} else {
+			wantEqual(t, "while it goes on: i.Waiting", i.Waiting, nil)
+			wantEqual(t, "while it goes on: i.State", i.State, session.Running)
 		}
 	})
 	ends(t, m, id, r.Execution)
@@ -524,16 +600,20 @@ func TestARunGoesOnOnce(t *testing.T) {
 	p.onEffect(nil)
 	config.Dir = copied
 	next := manager(t, config, sandboxtest.FakeConfig{})
-	if all, err := next.WaitingRuns(alice); err != nil || len(all) != 0 {
-		t.Errorf("%+v, %v", all, err)
+	if all, err := next.WaitingRuns(alice); err != nil {
+		t.Error(err)
+	} else if len(all) != 0 {
+		t.Errorf("next.WaitingRuns(alice): got %v, want none", all)
 	}
 	notWaiting(t, next, id, r.Execution)
 	if n := p.gaveUp(); !slices.Equal(n, []string{r.Execution}) {
 		t.Errorf("given up were %v", n)
 	}
 	says(t, prints(t, next, id, "print(x, read('f'))", "1 one").Notice, r.Execution, "was interrupted when the server ended")
-	if next := prints(t, next, id, "print('on')", "on"); next.Notice != "" || p.effects != 1 {
-		t.Errorf("the notice is %q; it had %d effects", next.Notice, p.effects)
+	if next := prints(t, next, id, "print('on')", "on"); next.Notice != "" {
+		t.Errorf("next.Notice: got %q, want none", next.Notice)
+	} else if p.effects != 1 {
+		t.Errorf("p.effects: got %v, want 1", p.effects)
 	}
 }
 

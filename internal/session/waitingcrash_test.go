@@ -150,9 +150,10 @@ func (d *death) goesOnElsewhere() string {
 	r, err := goOn(m, d.id, d.execution)
 	switch {
 	case err == nil:
-		if done != 0 || r.Exit.Cause != sandbox.Exited || r.Stdout != "before\nafter 30\n" || d.p.effects != 1 {
-			t.Errorf("it went on: %+v; it was done %d times before, and %d times now", r, done, d.p.effects)
-		}
+		wantEqual(t, "it went on: done", done, 0)
+		wantEqual(t, "it went on: r.Exit.Cause", r.Exit.Cause, sandbox.Exited)
+		wantEqual(t, "it went on: r.Stdout", r.Stdout, "before\nafter 30\n")
+		wantEqual(t, "it went on: d.p.effects", d.p.effects, 1)
 		prints(t, m, d.id, "print(x, read('f'))", "31 two")
 		return "it waited"
 	case fault.KindOf(err) != fault.NotFound:
@@ -213,11 +214,20 @@ func TestARunThatWaitsIsFoundWhereNothingButItsCheckpointSaysSo(t *testing.T) {
 				}
 			}
 			next := manager(t, config, sandboxtest.FakeConfig{})
-			if all, err := next.WaitingRuns(alice); err != nil || len(all) != 1 || all[0].Execution != r.Execution || all[0].Session != id {
-				t.Errorf("what waits is %+v, %v", all, err)
+			if all, err := next.WaitingRuns(alice); err != nil {
+				t.Error(err)
+			} else if len(all) != 1 {
+				t.Errorf("len(all): got %d, want 1: %v", len(all), all)
+			} else {
+				wantEqual(t, "all[0].Execution", all[0].Execution, r.Execution)
+				wantEqual(t, "all[0].Session", all[0].Session, id)
 			}
-			if all, err := next.List(alice); err != nil || len(all) != 1 || all[0].State != session.Waiting {
-				t.Errorf("listed is %+v, %v", all, err)
+			if all, err := next.List(alice); err != nil {
+				t.Error(err)
+			} else if len(all) != 1 {
+				t.Errorf("len(all): got %d, want 1: %v", len(all), all)
+			} else if all[0].State != session.Waiting {
+				t.Errorf("all[0].State: got %v, want %v", all[0].State, session.Waiting)
 			}
 			p.decide(1, "10")
 			p.decide(2, "20")
@@ -230,8 +240,11 @@ func TestARunThatWaitsIsFoundWhereNothingButItsCheckpointSaysSo(t *testing.T) {
 func recordOf(t *testing.T, dir string, id session.ID) string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(dir, "owners", "*", string(id), "session.json"))
-	if err != nil || len(found) != 1 {
-		t.Fatal(found, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(found) != 1 {
+		t.Fatalf("len(found): got %d, want 1: %v", len(found), found)
 	}
 	return found[0]
 }

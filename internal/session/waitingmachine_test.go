@@ -2,7 +2,6 @@ package session_test
 
 import (
 	"errors"
-	"slices"
 	"testing"
 
 	"paddock/internal/fault"
@@ -77,8 +76,12 @@ func TestARunThatWaitsInAMachineOutlives(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := waitsInMachine(t)
 			between(t, p)
-			if i, err := p.m.Info(alice, p.id); err != nil || i.Waiting == nil || i.Waiting.Execution != p.execution {
-				t.Errorf("%+v, %v", i, err)
+			if i, err := p.m.Info(alice, p.id); err != nil {
+				t.Error(err)
+			} else if i.Waiting == nil {
+				t.Error("i.Waiting: got nil, want one")
+			} else if i.Waiting.Execution != p.execution {
+				t.Errorf("i.Waiting.Execution: got %v, want %v", i.Waiting.Execution, p.execution)
 			}
 			ends(t, p.m, p.id, p.execution)
 			prints(t, p.m, p.id, "print(x, read('f'))", "31 two")
@@ -158,7 +161,7 @@ func TestARunWaitsInPlaceWhereItsMachineCannotBeSaved(t *testing.T) {
 		p.people.decide(2, "20")
 	}()
 	r := execute(t, p.m, p.id, asksTwo)
-	if r.Exit.Cause != sandbox.Exited || r.Stdout != "before\nafter 30\n" || !slices.Equal(r.Waiting, nil) {
-		t.Errorf("it %v, printed %q, waits for %v", r.Exit.Cause, r.Stdout, r.Waiting)
-	}
+	wantEqual(t, "r.Exit.Cause", r.Exit.Cause, sandbox.Exited)
+	wantEqual(t, "r.Stdout", r.Stdout, "before\nafter 30\n")
+	wantEqual(t, "len(r.Waiting)", len(r.Waiting), 0)
 }

@@ -105,14 +105,18 @@ func TestARunWaitsInPlace(t *testing.T) {
 				pass(20 * time.Second)
 				p.decide(1, "7")
 				<-first.done
-				if first.err != nil || first.res.Exit.Cause != sandbox.Exited || first.res.Stdout != "7\n" {
-					t.Errorf("%+v, %v", first.res, first.err)
+				if first.err != nil {
+					t.Errorf("first.err: got error %v, want none", first.err)
+				} else {
+					wantEqual(t, "first.res.Exit.Cause", first.res.Exit.Cause, sandbox.Exited)
+					wantEqual(t, "first.res.Stdout", first.res.Stdout, "7\n")
 				}
 				delete(p.decided, 1)
 				r := execute(t, m, i.ID, c.code)
-				if r.Exit.Cause != sandbox.TimedOut || r.Waiting != nil || p.left != 0 || len(p.ended) != 1 {
-					t.Errorf("it %v, waits for %v; calls ended %v", r.Exit.Cause, r.Waiting, p.ended)
-				}
+				wantEqual(t, "r.Exit.Cause", r.Exit.Cause, sandbox.TimedOut)
+				wantEqual(t, "r.Waiting == nil", r.Waiting == nil, true)
+				wantEqual(t, "p.left", p.left, 0)
+				wantEqual(t, "len(p.ended)", len(p.ended), 1)
 			})
 		})
 	}
@@ -137,14 +141,22 @@ func TestOnlyTheTimeThatARunRunsCounts(t *testing.T) {
 			asking(t, func(c *session.Config) { c.WaitInPlace = 0 }, func(t *testing.T, m *session.Manager, p *people) {
 				id := create(t, m, alice, "")
 				r, err := m.Execute(t.Context(), alice, id, session.Request{Timeout: 10 * time.Second, Code: fmt.Sprintf("sleep(3)\nmany = gather('approve', 1)\nsleep(%d)\nprint('done')", work)})
-				if err != nil || r.Exit.Cause != sandbox.Waiting || r.Wall != 5*time.Second {
-					t.Fatalf("%+v, %v", r, err)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if r.Exit.Cause != sandbox.Waiting {
+					t.Fatalf("r.Exit.Cause: got %v, want %v (%+v)", r.Exit.Cause, sandbox.Waiting, r.Exit.Error)
+				}
+				if r.Wall != 5*time.Second {
+					t.Fatalf("r.Wall: got %v, want %v", r.Wall, 5*time.Second)
 				}
 				pass(5 * time.Hour)
 				p.decide(1, "1")
 				r, err = goOn(m, id, r.Execution)
-				if err != nil || r.Exit.Cause != want {
-					t.Errorf("it %v with %q, %v", r.Exit.Cause, r.Stdout, err)
+				if err != nil {
+					t.Error(err)
+				} else if r.Exit.Cause != want {
+					t.Errorf("r.Exit.Cause: got %v, want %v (%+v)", r.Exit.Cause, want, r.Exit.Error)
 				}
 			})
 		})
@@ -153,13 +165,21 @@ func TestOnlyTheTimeThatARunRunsCounts(t *testing.T) {
 		asking(t, func(c *session.Config) { c.WaitInPlace = 0 }, func(t *testing.T, m *session.Manager, p *people) {
 			id := create(t, m, alice, "")
 			r, err := m.Execute(t.Context(), alice, id, session.Request{Timeout: 10 * time.Second, Code: "sleep(9)\nmany = gather('approve', 1)\nprint(many)"})
-			if err != nil || r.Exit.Cause != sandbox.Waiting || r.Wall != 9500*time.Millisecond {
-				t.Fatalf("it %v after %v, %v", r.Exit.Cause, r.Wall, err)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.Exit.Cause != sandbox.Waiting {
+				t.Fatalf("r.Exit.Cause: got %v, want %v (%+v)", r.Exit.Cause, sandbox.Waiting, r.Exit.Error)
+			}
+			if r.Wall != 9500*time.Millisecond {
+				t.Fatalf("r.Wall: got %v, want %v", r.Wall, 9500*time.Millisecond)
 			}
 			pass(5 * time.Hour)
 			p.decide(1, "1")
-			if r, err = goOn(m, id, r.Execution); err != nil || r.Stdout != "1\n" {
-				t.Errorf("it %v with %q, %v", r.Exit.Cause, r.Stdout, err)
+			if r, err = goOn(m, id, r.Execution); err != nil {
+				t.Error(err)
+			} else if r.Stdout != "1\n" {
+				t.Errorf("r.Stdout: got %q, want %q", r.Stdout, "1\n")
 			}
 		})
 	})
@@ -169,8 +189,13 @@ func TestOnlyTheTimeThatARunRunsCounts(t *testing.T) {
 			r := waiting(t, m, id, "many = gather('approve', 1)\nsleep(5)", 1)
 			p.decide(1, "1")
 			r, err := m.Execute(t.Context(), alice, id, session.Request{Continue: r.Execution, Timeout: time.Second})
-			if err != nil || r.Exit.Cause != sandbox.TimedOut || r.Wall > 2*time.Second {
-				t.Errorf("%+v, %v", r, err)
+			if err != nil {
+				t.Error(err)
+			} else {
+				wantEqual(t, "r.Exit.Cause", r.Exit.Cause, sandbox.TimedOut)
+				if r.Wall > 2*time.Second {
+					t.Errorf("r.Wall: got %v, want at most %v", r.Wall, 2*time.Second)
+				}
 			}
 			notWaiting(t, m, id, r.Execution)
 		})
@@ -182,8 +207,10 @@ func TestARunThatWaitsExpiresWithItsSession(t *testing.T) {
 		id := create(t, m, alice, "")
 		r := waiting(t, m, id, asksTwo, 2)
 		pass(50 * time.Minute)
-		if i, err := m.Info(alice, id); err != nil || i.Waiting == nil {
-			t.Errorf("%+v, %v", i, err)
+		if i, err := m.Info(alice, id); err != nil {
+			t.Error(err)
+		} else if i.Waiting == nil {
+			t.Error("i.Waiting: got nil, want one")
 		}
 		pass(30 * time.Minute)
 		if _, err := m.Info(alice, id); fault.KindOf(err) != fault.NotFound {
@@ -199,12 +226,18 @@ func TestARunThatWaitsInPlaceIsStoppedAsAnyOther(t *testing.T) {
 	asking(t, func(c *session.Config) { c.WaitInPlace = 0 }, func(t *testing.T, m *session.Manager, p *people) {
 		id := create(t, m, alice, "")
 		c := begin(t.Context(), m, id, asksTwo)
-		if n, err := m.Cancel(alice, id, c.execution); n != 1 || err != nil {
-			t.Errorf("%d, %v", n, err)
+		if n, err := m.Cancel(alice, id, c.execution); err != nil {
+			t.Error(err)
+		} else if n != 1 {
+			t.Errorf("m.Cancel(alice, id, c.execution): got %v, want 1", n)
 		}
 		<-c.done
-		if c.err != nil || c.res.Exit.Cause != sandbox.Cancelled || len(p.ended) != 2 || p.left != 0 {
-			t.Errorf("%+v, %v; calls ended %v", c.res, c.err, p.ended)
+		if c.err != nil {
+			t.Errorf("c.err: got error %v, want none", c.err)
+		} else {
+			wantEqual(t, "c.res.Exit.Cause", c.res.Exit.Cause, sandbox.Cancelled)
+			wantEqual(t, "len(p.ended)", len(p.ended), 2)
+			wantEqual(t, "p.left", p.left, 0)
 		}
 		notWaiting(t, m, id, c.execution)
 	})
@@ -223,18 +256,32 @@ func TestWhatWasRecordedOfARunThatWaits(t *testing.T) {
 	p.decide(2, "20")
 	ends(t, m, id, r.Execution)
 	events := w.take()
-	if len(events) != 4 || events[1].Exit.Cause != sandbox.Waiting || events[1].Continued || !events[2].Continued || !events[3].Continued || events[3].Exit.Cause != sandbox.Exited {
-		t.Fatalf("%+v", events)
+	if len(events) != 4 {
+		t.Fatalf("len(events): got %d, want 4: %v", len(events), events)
+	}
+	wantEqual(t, "events[1].Exit.Cause", events[1].Exit.Cause, sandbox.Waiting)
+	wantEqual(t, "events[1].Continued", events[1].Continued, false)
+	wantEqual(t, "events[2].Continued", events[2].Continued, true)
+	wantEqual(t, "events[3].Continued", events[3].Continued, true)
+	wantEqual(t, "events[3].Exit.Cause", events[3].Exit.Cause, sandbox.Exited)
+	if t.Failed() {
+		t.FailNow()
 	}
 	for _, e := range events {
-		if e.Execution != r.Execution || e.Language != "python" {
-			t.Errorf("%+v", e)
+		if e.Execution != r.Execution {
+			t.Errorf("e.Execution: got %v, want %v", e.Execution, r.Execution)
+		}
+		if e.Language != "python" {
+			t.Errorf("e.Language: got %q, want %q", e.Language, "python")
 		}
 	}
 	all := checkpoints(t, m, id)
-	if len(all) != 3 || all[1].Execution != r.Execution || all[2].Execution != r.Execution || all[2].Code != "x = 1" {
-		t.Errorf("%+v", all)
+	if len(all) != 3 {
+		t.Fatalf("len(all): got %d, want 3: %v", len(all), all)
 	}
+	wantEqual(t, "all[1].Execution", all[1].Execution, r.Execution)
+	wantEqual(t, "all[2].Execution", all[2].Execution, r.Execution)
+	wantEqual(t, "all[2].Code", all[2].Code, "x = 1")
 	undo(t, m, id)
 	prints(t, m, id, "print(x, read('f'))", "1 one")
 }

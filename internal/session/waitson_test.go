@@ -56,9 +56,13 @@ func TestARunWaitsOnAfterItCouldNotGoOn(t *testing.T) {
 		}
 		waits = append(waits, e.Waits)
 	}
-	if !slices.Equal(waits, []bool{true, true, false}) || heard[1].Err == nil || errors.Join(heard[0].Err, heard[2].Err) != nil {
-		t.Errorf("whether it waits was told as %v: %+v", waits, heard)
+	if !slices.Equal(waits, []bool{true, true, false}) {
+		t.Errorf("whether: waits: got %v, want %v", waits, []bool{true, true, false})
 	}
+	if heard[1].Err == nil {
+		t.Error("whether: heard[1].Err: got no error, want one")
+	}
+	wantEqual(t, "whether: errors.Join(heard[0].Err, heard[2].Err)", errors.Join(heard[0].Err, heard[2].Err), nil)
 	if given := p.gaveUp(); len(given) != 0 {
 		t.Errorf("%v were given up", given)
 	}

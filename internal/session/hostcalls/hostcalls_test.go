@@ -169,8 +169,11 @@ func TestDrainEndsWhatWaitsAndKeepsTheOtherAnswers(t *testing.T) {
 		time.AfterFunc(time.Second, func() { close(slow) })
 		open := openCalls(1, 2, 3)
 		reasons, _ := c.Drain(t.Context(), open)
-		if len(reasons) != 1 || reasons[1] != "approval of mail" {
-			t.Errorf("reasons: got %v, want only that of call 1: %q", reasons, "approval of mail")
+		if len(reasons) != 1 {
+			t.Fatalf("len(reasons): got %d, want 1: %v", len(reasons), reasons)
+		}
+		if reasons[1] != "approval of mail" {
+			t.Errorf("reasons[1]: got %q, want %q", reasons[1], "approval of mail")
 		}
 		if open[0].Answer != nil {
 			t.Errorf("answer of the call that waits: got %q, want none", open[0].Answer)
