@@ -132,8 +132,10 @@ func execute(t *testing.T, cs *mcp.ClientSession, args map[string]any) (out Exec
 	if err != nil {
 		t.Fatal(err)
 	}
-	if data, err := json.Marshal(res.StructuredContent); err != nil || json.Unmarshal(data, &out) != nil {
+	if data, err := json.Marshal(res.StructuredContent); err != nil {
 		t.Fatal(err)
+	} else if json.Unmarshal(data, &out) != nil {
+		t.Fatal("json.Unmarshal(data, &out): got an error, want none")
 	}
 	for _, c := range res.Content {
 		if one, ok := c.(*mcp.TextContent); ok {

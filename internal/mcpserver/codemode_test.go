@@ -101,23 +101,37 @@ func TestServersAreBoundSearchedAndLetGoOf(t *testing.T) {
 	}
 	id := field[string](t, res, "session_id")
 	info := use(t, cs, "get_workspace_info", nil)
-	if got := field[[]any](t, info, "servers"); field[string](t, info, "session_id") != id || !reflect.DeepEqual(got, []any{"my-fruit"}) {
-		t.Errorf("the session has %v", got)
+	if got := field[[]any](t, info, "servers"); field[string](t, info, "session_id") != id {
+		t.Errorf(`the session: field[string](t, info, "session_id"): got %v, want %v`,
+			field[string](t, info, "session_id"), id)
+	} else if !reflect.DeepEqual(got, []any{"my-fruit"}) {
+		t.Errorf("the session: got %v, want %v", got, []any{"my-fruit"})
 	}
 	res = use(t, cs, "search_tools", map[string]any{"query": "count apples basket 1", "limit": 2})
 	hits := field[[]any](t, res, "tools")
 	best := hits[0].(map[string]any)
-	if len(hits) != 2 || best["server"] != "my-fruit" || best["tool"] != "count-1" || best["import"] != "from servers.my_fruit.tools import count_1" || !strings.HasPrefix(best["signature"].(string), "count_1(") || best["input_schema"] != nil {
-		t.Errorf("it found %v", hits)
+	wantEqual(t, "len(hits)", len(hits), 2)
+	wantEqual(t, `best["server"]`, best["server"], "my-fruit")
+	wantEqual(t, `best["tool"]`, best["tool"], "count-1")
+	wantEqual(t, `best["import"]`, best["import"], "from servers.my_fruit.tools import count_1")
+	if !strings.HasPrefix(best["signature"].(string), "count_1(") {
+		t.Errorf(`best["signature"].(string): got %q, want it to begin with %q`,
+			best["signature"].(string), "count_1(")
 	}
-	if text := textsOf(res); !strings.HasPrefix(text, "from servers.my_fruit.tools import count_1\n  count_1(") || !strings.Contains(text, "Counts the apples") {
-		t.Errorf("it says %q", text)
+	wantEqual(t, `best["input_schema"]`, best["input_schema"], nil)
+	if text := textsOf(res); !strings.HasPrefix(text, "from servers.my_fruit.tools import count_1\n  count_1(") {
+		t.Errorf("textsOf(res): got %q, want it to begin with %q",
+			text, "from servers.my_fruit.tools import count_1\n  count_1(")
+	} else if !strings.Contains(text, "Counts the apples") {
+		t.Errorf("textsOf(res): got %q, want %q in it", text, "Counts the apples")
 	}
 	if got := field[[]any](t, use(t, cs, "search_tools", map[string]any{"query": "apples", "detail_level": "full", "limit": 1}), "tools")[0].(map[string]any); got["input_schema"] == nil {
 		t.Errorf("a full hit is %v", got)
 	}
-	if got := field[[]any](t, use(t, cs, "search_tools", map[string]any{"query": "", "detail_level": "name"}), "tools"); len(got) != 3 || got[0].(map[string]any)["import"] != nil {
-		t.Errorf("names are %v", got)
+	if got := field[[]any](t, use(t, cs, "search_tools", map[string]any{"query": "", "detail_level": "name"}), "tools"); len(got) != 3 {
+		t.Errorf("names: len(got): got %d, want 3: %v", len(got), got)
+	} else if got[0].(map[string]any)["import"] != nil {
+		t.Errorf(`names: got[0].(map[string]any)["import"]: got %+v, want nil`, got[0].(map[string]any)["import"])
 	}
 	if !field[bool](t, use(t, cs, "mcp_unbind", map[string]any{"name": "my-fruit"}), "unbound") {
 		t.Error("it is still bound")
@@ -151,8 +165,10 @@ func TestWhatMayNotBeBoundIsSaid(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			res := use(t, cs, "mcp_bind_http", c.args)
 			problem := field[map[string]any](t, res, "error")
-			if hint, _ := problem["hint"].(string); problem["code"] != c.code || !strings.Contains(hint, c.hints) {
-				t.Errorf("got %v", problem)
+			if hint, _ := problem["hint"].(string); problem["code"] != c.code {
+				t.Errorf(`problem["code"]: got %v, want %v`, problem["code"], c.code)
+			} else if !strings.Contains(hint, c.hints) {
+				t.Errorf(`problem["hint"].(string): got %q, want %q in it`, hint, c.hints)
 			}
 			if strings.Contains(string(transport.Encoded(res)), "hidden") {
 				t.Errorf("it tells what is secret: %s", transport.Encoded(res))
@@ -183,8 +199,12 @@ func TestASessionTakesOnlySomeToolsOfAServer(t *testing.T) {
 		}
 	}
 	problem := field[map[string]any](t, use(t, cs, "mcp_bind_http", map[string]any{"name": "fruit", "url": o.url, "tools": []string{"@all"}}), "error")
-	if problem["code"] != "invalid" || !strings.Contains(problem["hint"].(string), "@read-only") {
-		t.Errorf("what is not a pattern: %v", problem)
+	if problem["code"] != "invalid" {
+		t.Errorf(`what is not a pattern: problem["code"]: got %q, want %q`, problem["code"], "invalid")
+	}
+	if !strings.Contains(problem["hint"].(string), "@read-only") {
+		t.Errorf(`what is not a pattern: problem["hint"].(string): got %q, want %q in it`,
+			problem["hint"].(string), "@read-only")
 	}
 }
 
@@ -209,12 +229,17 @@ func TestHeadersOfABoundServerAreToldToNobodyElse(t *testing.T) {
 	} {
 		told = append(told, transport.Encoded(use(t, cs, c.tool, c.args))...)
 	}
-	if o.mu.Lock(); len(o.sent) == 0 || slices.ContainsFunc(o.sent, func(v string) bool { return v != secret }) {
-		t.Errorf("the server was sent %q", o.sent)
+	if o.mu.Lock(); len(o.sent) == 0 {
+		t.Error("the server was sent: len(o.sent): got 0, want more")
+	} else if slices.ContainsFunc(o.sent, func(v string) bool { return v != secret }) {
+		t.Errorf("the server was sent: got %q, want the secret alone", o.sent)
 	}
 	o.mu.Unlock()
-	if strings.Contains(string(told), "s3cr3t") || strings.Contains(log.String(), "s3cr3t") {
-		t.Errorf("it is told:\n%s\n%s", told, log.String())
+	if strings.Contains(string(told), "s3cr3t") {
+		t.Errorf("told: got %q, want no %q in it", string(told), "s3cr3t")
+	}
+	if strings.Contains(log.String(), "s3cr3t") {
+		t.Errorf("log.String(): got %q, want no %q in it", log.String(), "s3cr3t")
 	}
 }
 
@@ -230,8 +255,10 @@ func TestTheListOfToolsDoesNotGrowWithServers(t *testing.T) {
 	}
 	before := listed()
 	res := use(t, cs, "mcp_bind_http", map[string]any{"name": "many", "url": o.url})
-	if got := field[[]any](t, res, "tools"); len(got) != maxNamed || field[float64](t, res, "more") != 500-maxNamed {
-		t.Errorf("it names %d tools", len(got))
+	if got := field[[]any](t, res, "tools"); len(got) != maxNamed {
+		t.Errorf("len(got): got %d, want %d: %v", len(got), maxNamed, got)
+	} else if field[float64](t, res, "more") != 500-maxNamed {
+		t.Errorf(`field[float64](t, res, "more"): got %v, want %v`, field[float64](t, res, "more"), 500-maxNamed)
 	}
 	if listed() != before {
 		t.Error("the list of tools is another one")
@@ -275,15 +302,20 @@ func TestASessionIsMadeWithSomeOfTheServers(t *testing.T) {
 			}
 		})
 	}
-	if problem := field[map[string]any](t, use(t, cs, "create_session", map[string]any{"servers": []string{"three"}}), "error"); problem["code"] != "not_found" || problem["hint"] != "there are one, two" {
-		t.Errorf("a server that is not there: %v", problem)
+	if problem := field[map[string]any](t, use(t, cs, "create_session", map[string]any{"servers": []string{"three"}}), "error"); problem["code"] != "not_found" {
+		t.Errorf(`a server that is not there: problem["code"]: got %q, want %q`, problem["code"], "not_found")
+	} else if problem["hint"] != "there are one, two" {
+		t.Errorf(`a server that is not there: problem["hint"]: got %q, want %q`,
+			problem["hint"], "there are one, two")
 	}
 }
 
 func TestWithoutServersThereIsNoCodeMode(t *testing.T) {
 	s := newServer(t, Config{}, session.Config{})
-	if _, there := s.tools["search_tools"]; there || strings.Contains(s.instructions, "search_tools") {
-		t.Error("it is offered")
+	if _, there := s.tools["search_tools"]; there {
+		t.Error(`s.tools["search_tools"]: got true, want false`)
+	} else if strings.Contains(s.instructions, "search_tools") {
+		t.Errorf("s.instructions: got %q, want no %q in it", s.instructions, "search_tools")
 	}
 	cs := connect(t, newServer(t, Config{Tools: []string{"code-mode"}}, session.Config{}), "test", nil)
 	for _, args := range []map[string]any{{"name": "a", "url": "http://127.0.0.1/mcp"}} {

@@ -176,7 +176,7 @@ func answered(r mcp.InputResponse) bool {
 	return r != nil
 }
 
-// addNotices adds tools that tell a client something besides their result.
+// addNotices adds tools that send a client notifications in addition to their result.
 func addNotices(s *mcp.Server) {
 	for _, name := range []string{"test_tool_with_logging", "test_logging_tool"} {
 		add(s, name, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {

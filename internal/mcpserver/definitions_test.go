@@ -21,8 +21,20 @@ func TestDefinitionsAreWhatClientsCanUse(t *testing.T) {
 	name := regexp.MustCompile(`^[a-z_]{1,40}$`)
 	for _, tool := range allTools() {
 		d := tool.definition
-		if !name.MatchString(d.Name) || d.Title == "" || d.Description == "" || len(d.Description) > 1024 || d.Annotations == nil {
-			t.Errorf("%s: the name, title, description or annotations do not do", d.Name)
+		if !name.MatchString(d.Name) {
+			t.Errorf("the name: got %q, want one like %s", d.Name, name)
+		}
+		if d.Title == "" {
+			t.Errorf("%s: the title: got none, want one", d.Name)
+		}
+		if d.Description == "" {
+			t.Errorf("%s: the description: got none, want one", d.Name)
+		}
+		if len(d.Description) > 1024 {
+			t.Errorf("%s: the description: got %d bytes, want at most 1024", d.Name, len(d.Description))
+		}
+		if d.Annotations == nil {
+			t.Errorf("%s: the annotations: got none, want some", d.Name)
 		}
 		if d.Annotations.ReadOnlyHint == (d.Annotations.DestructiveHint != nil) {
 			t.Errorf("%s: whether it destroys is to be said of tools that change something", d.Name)
@@ -38,8 +50,11 @@ func TestDefinitionsAreWhatClientsCanUse(t *testing.T) {
 func boundedArguments(t *testing.T, tool string, schema *jsonschema.Schema) {
 	t.Helper()
 	for arg, s := range schema.Properties {
-		if s.Description == "" || s.Type == "" {
-			t.Errorf("%s: the argument %s has no description or type", tool, arg)
+		if s.Description == "" {
+			t.Errorf("%s: the argument %s: s.Description: got none, want one", tool, arg)
+		}
+		if s.Type == "" {
+			t.Errorf("%s: the argument %s: s.Type: got none, want one", tool, arg)
 		}
 		if s.Type == "object" {
 			boundedArguments(t, tool, s)
@@ -69,8 +84,10 @@ func TestDefinitionsTakeFewTokens(t *testing.T) {
 				t.Logf("%s: %d characters", tool.definition.Name, n)
 				total += n
 			}
-			if t.Logf("%d characters", total); total == 0 || total/4 >= test.most {
-				t.Errorf("the definitions take about %d tokens", total/4)
+			if t.Logf("%d characters", total); total == 0 {
+				t.Error("the definitions take about: total: got 0, want more")
+			} else if total/4 >= test.most {
+				t.Errorf("the definitions take about: total/4: got %v, want less than %v", total/4, test.most)
 			}
 		})
 	}
@@ -93,8 +110,10 @@ func TestModelsReadLittle(t *testing.T) {
 				d := tool.definition
 				total += len(transport.Encoded(map[string]any{"name": d.Name, "description": d.Description, "input_schema": d.InputSchema}))
 			}
-			if t.Logf("%d characters", total); total == 0 || total/4 >= test.most {
-				t.Errorf("the definitions take about %d tokens", total/4)
+			if t.Logf("%d characters", total); total == 0 {
+				t.Error("the definitions take about: total: got 0, want more")
+			} else if total/4 >= test.most {
+				t.Errorf("the definitions take about: total/4: got %v, want less than %v", total/4, test.most)
 			}
 		})
 	}
@@ -185,8 +204,12 @@ func TestDecodingSaysWhatIsWrong(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			err := decode(json.RawMessage(test.args), paramsOf("execute_code"))
-			if err == nil || !strings.Contains(err.Error(), test.want) || len(err.Error()) > 500 {
-				t.Errorf("got %v, want something with %q", err, test.want)
+			if err == nil {
+				t.Fatal("got no error, want one")
+			}
+			wantPart(t, "err.Error()", err.Error(), test.want)
+			if len(err.Error()) > 500 {
+				t.Errorf("len(err.Error()): got %v, want at most 500", len(err.Error()))
 			}
 		})
 	}
@@ -199,8 +222,11 @@ func TestDecodingKeepsEveryDigitAndCharacter(t *testing.T) {
 	if err := decode(json.RawMessage(`{"n":4503599627370497001,"s":"\ud83d\ude00\\ud800"}`), params); err != nil {
 		t.Fatal(err)
 	}
-	if n != 4503599627370497001 || s != "😀\\ud800" {
-		t.Errorf("got %d and %q", n, s)
+	if n != 4503599627370497001 {
+		t.Errorf("n: got %v, want 4503599627370497001", n)
+	}
+	if s != "😀\\ud800" {
+		t.Errorf("s: got %q, want %q", s, "😀\\ud800")
 	}
 	if err := decode(json.RawMessage(`{"n":null}`), params); err != nil {
 		t.Errorf("an optional argument that is null: %v", err)
@@ -215,8 +241,11 @@ func TestInstructionsFitAndNameWhatRuns(t *testing.T) {
 	s := &Server{config: Config{DefaultTimeout: 30e9, MaxTimeout: 3600e9}}
 	for name, runtimes := range map[string][]session.Runtime{"none": nil, "one": many[:1], "many": many} {
 		text := s.describe(runtimes, false)
-		if alone := s.describe(runtimes, true); utf8.RuneCountInString(alone) > maxInstructions || !strings.Contains(alone, "NEW session") {
-			t.Errorf("%s: a client each of whose calls is alone is told %q", name, alone)
+		if alone := s.describe(runtimes, true); utf8.RuneCountInString(alone) > maxInstructions {
+			t.Errorf("%s: a client each of whose calls is alone: utf8.RuneCountInString(alone): got %v, want at most %v",
+				name, utf8.RuneCountInString(alone), maxInstructions)
+		} else if !strings.Contains(alone, "NEW session") {
+			t.Errorf("%s: a client each of whose calls is alone: got %q, want %q in it", name, alone, "NEW session")
 		}
 		if n := utf8.RuneCountInString(text); n > maxInstructions {
 			t.Errorf("%s: the instructions have %d characters", name, n)
@@ -250,15 +279,23 @@ func TestDescriptionsSayWhatNetworkThereIs(t *testing.T) {
 		return rules
 	}}}
 	tool := s.executeTool([]string{"python"}, []string{"wasm"})
-	if about := tool.definition.Description; !strings.Contains(about, "HTTP to allowed hosts") || strings.Contains(about, "no network") || tool.definition.Annotations.OpenWorldHint != nil {
-		t.Errorf("execute_code is %s", about)
+	if about := tool.definition.Description; !strings.Contains(about, "HTTP to allowed hosts") {
+		t.Errorf("execute_code: got %q, want %q in it", about, "HTTP to allowed hosts")
+	} else if strings.Contains(about, "no network") {
+		t.Errorf("execute_code: got %q, want no %q in it", about, "no network")
+	} else if tool.definition.Annotations.OpenWorldHint != nil {
+		t.Errorf("execute_code: tool.definition.Annotations.OpenWorldHint: got %+v, want nil",
+			tool.definition.Annotations.OpenWorldHint)
 	}
 	if text := s.describe(nil, false); !strings.Contains(text, "these hosts alone: api.example.com, GET *.example.org/v1/*. create_session's network") {
 		t.Errorf("the instructions are %s", text)
 	}
 	rules = slices.Repeat([]string{"a-long-name.example.com"}, 1000)
-	if text := s.describe(nil, false); !strings.Contains(text, "and more, which get_workspace_info lists") || utf8.RuneCountInString(text) > maxInstructions {
-		t.Errorf("the instructions are %s", text)
+	if text := s.describe(nil, false); !strings.Contains(text, "and more, which get_workspace_info lists") {
+		t.Errorf("the instructions: got %q, want %q in it", text, "and more, which get_workspace_info lists")
+	} else if utf8.RuneCountInString(text) > maxInstructions {
+		t.Errorf("the instructions: utf8.RuneCountInString(text): got %v, want at most %v",
+			utf8.RuneCountInString(text), maxInstructions)
 	}
 	rules = nil
 	if about := s.executeTool([]string{"python"}, []string{"wasm"}).definition.Description; !strings.Contains(about, "no network") {
@@ -278,12 +315,17 @@ func TestSecretsCanBeAskedForWhereThereAreSome(t *testing.T) {
 		return named
 	}
 	s := &Server{config: Config{DefaultTimeout: 30e9, MaxTimeout: 3600e9, MemoryBytes: 1 << 30}}
-	if text := s.describe(nil, false); asks(s) || strings.Contains(text, "Secrets:") {
-		t.Errorf("without any the instructions are %s", text)
+	if text := s.describe(nil, false); asks(s) {
+		t.Errorf("without any it asks: got true, want false; the instructions are %s", text)
+	} else if strings.Contains(text, "Secrets:") {
+		t.Errorf("without any the instructions: got %q, want no %q in it", text, "Secrets:")
 	}
 	s.config.Secrets = []string{"GITHUB_TOKEN", "MAPS_KEY"}
-	if text := s.describe(nil, false); !asks(s) || !strings.Contains(text, "the environment variables GITHUB_TOKEN, MAPS_KEY hold placeholders") {
-		t.Errorf("the instructions are %s", text)
+	if text := s.describe(nil, false); !asks(s) {
+		t.Errorf("it asks: got false, want true; the instructions are %s", text)
+	} else if !strings.Contains(text, "the environment variables GITHUB_TOKEN, MAPS_KEY hold placeholders") {
+		t.Errorf("the instructions: got %q, want %q in it",
+			text, "the environment variables GITHUB_TOKEN, MAPS_KEY hold placeholders")
 	}
 	s.config.Secrets = slices.Repeat([]string{"A_LONG_NAME_OF_A_SECRET"}, 50)
 	if text := s.describe(nil, false); utf8.RuneCountInString(text) > maxInstructions {

@@ -51,16 +51,20 @@ func TestWithoutASessionThereIsNoPast(t *testing.T) {
 	for name, args := range map[string]map[string]any{
 		"checkpoint_session": {}, "list_checkpoints": {}, "restore_session": {"checkpoint": "1"}, "undo": {}, "fork_session": {"count": 2},
 	} {
-		if problem := field[map[string]any](t, use(t, cs, name, args), "error"); problem["code"] != string(fault.NotFound) || problem["hint"] == "" {
-			t.Errorf("%s gives %v", name, problem)
+		if problem := field[map[string]any](t, use(t, cs, name, args), "error"); problem["code"] != string(fault.NotFound) {
+			t.Errorf(`%s: problem["code"]: got %q, want %q`, name, problem["code"], string(fault.NotFound))
+		} else if problem["hint"] == "" {
+			t.Errorf(`%s: problem["hint"]: got none, want one`, name)
 		}
 		args["session_id"] = "nobodys"
 		if problem := field[map[string]any](t, use(t, cs, name, args), "error"); problem["code"] != string(fault.NotFound) {
 			t.Errorf("%s of a session that is not there gives %v", name, problem)
 		}
 	}
-	if all, err := s.config.Sessions.List(session.Local); err != nil || len(all) != 0 {
-		t.Errorf("looking back made %v, %v", all, err)
+	if all, err := s.config.Sessions.List(session.Local); err != nil {
+		t.Errorf("looking back made: got error %v, want none", err)
+	} else if len(all) != 0 {
+		t.Errorf("looking back made: got %v, want none", all)
 	}
 }
 
@@ -99,7 +103,10 @@ func TestALongListKeepsWhatHasALabel(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			before := slices.Clone(test.all)
 			got := worthTelling(test.all)
-			if len(got) != test.count || test.count > 0 && (got[0].ID != test.first || got[len(got)-1].ID != test.last) {
+			if len(got) != test.count {
+				t.Fatalf("len(got): got %d, want %d: %v", len(got), test.count, got)
+			}
+			if test.count > 0 && (got[0].ID != test.first || got[len(got)-1].ID != test.last) {
 				t.Errorf("got %v", got)
 			}
 			if !slices.EqualFunc(before, test.all, func(a, b session.Checkpoint) bool { return a.ID == b.ID }) {
@@ -116,11 +123,15 @@ func TestWhatACheckpointChangedIsBounded(t *testing.T) {
 		p.Files = append(p.Files, session.Change{Path: fmt.Sprint("f", k, strings.Repeat("y", 4000)), Change: "modified", Size: 3})
 	}
 	got := checkpointOf(p)
-	if n := len(transport.Encoded(got)); n > 8000 || got.Omitted != 2*(300-maxTold) {
-		t.Errorf("it has %d characters and tells of %d more", n, got.Omitted)
+	if n := len(transport.Encoded(got)); n > 8000 {
+		t.Errorf("len(transport.Encoded(got)): got %v, want at most 8000", n)
+	} else if got.Omitted != 2*(300-maxTold) {
+		t.Errorf("got.Omitted: got %v, want %v", got.Omitted, 2*(300-maxTold))
 	}
-	if text := got.line(); strings.Contains(text, "\n") || !strings.Contains(text, fmt.Sprintf("and %d more", got.Omitted)) {
-		t.Errorf("the line is %s", text)
+	if text := got.line(); strings.Contains(text, "\n") {
+		t.Errorf("the line: got %q, want no %q in it", text, "\n")
+	} else if !strings.Contains(text, fmt.Sprintf("and %d more", got.Omitted)) {
+		t.Errorf("the line: got %q, want %q in it", text, fmt.Sprintf("and %d more", got.Omitted))
 	}
 	few := checkpointOf(session.Checkpoint{
 		Variables: []session.VariableChange{{Name: "x", Change: "added"}, {Name: "y", Change: "modified"}, {Name: "z", Change: "removed"}},
@@ -139,7 +150,7 @@ func TestManyChangesOfARestoreAreCounted(t *testing.T) {
 	wantEqual(t, "the variables that are not", r.VariablesOmitted, 100)
 }
 
-// TestASleepingSessionIsWokenByEachTool: what a client sees is no different.
+// TestASleepingSessionIsWokenByEachTool: a client sees no difference.
 func TestASleepingSessionIsWokenByEachTool(t *testing.T) {
 	s := newServer(t, withHistory, session.Config{})
 	cs := connect(t, s, "test", nil)
@@ -165,21 +176,28 @@ func TestASleepingSessionIsWokenByEachTool(t *testing.T) {
 			t.Fatalf("before %s: %v", call.tool, err)
 		}
 		res := use(t, cs, call.tool, call.args)
-		if got := string(transport.Encoded(res.StructuredContent)); res.IsError || !strings.Contains(got, call.want) {
-			t.Errorf("%s gives %s", call.tool, got)
+		if got := string(transport.Encoded(res.StructuredContent)); res.IsError {
+			t.Errorf("res.IsError: got true, want false: %s", got)
+		} else if !strings.Contains(got, call.want) {
+			t.Errorf("string(transport.Encoded(res.StructuredContent)): got %q, want %q in it", got, call.want)
 		}
 	}
 	if err := s.config.Sessions.Sleep(session.Local, id); err != nil {
 		t.Fatal(err)
 	}
-	if list, err := cs.ListResources(t.Context(), nil); err != nil || len(list.Resources) != 2 {
-		t.Errorf("the resources are %v, %v", list, err)
+	if list, err := cs.ListResources(t.Context(), nil); err != nil {
+		t.Errorf("the resources: got error %v, want none", err)
+	} else if len(list.Resources) != 2 {
+		t.Errorf("the resources: len(list.Resources): got %d, want 2: %v", len(list.Resources), list.Resources)
 	}
 	if err := s.config.Sessions.Sleep(session.Local, id); err != nil {
 		t.Fatal(err)
 	}
 	read, err := cs.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: fileURI(id, "a.txt")})
-	if err != nil || read.Contents[0].Text != "here" {
-		t.Errorf("the resource is %v, %v", read, err)
+	if err != nil {
+		t.Fatalf("the resource: got error %v, want none", err)
+	}
+	if read.Contents[0].Text != "here" {
+		t.Errorf("the resource: read.Contents[0].Text: got %q, want %q", read.Contents[0].Text, "here")
 	}
 }

@@ -79,13 +79,18 @@ func TestHostileLinesAreContained(t *testing.T) {
 				w.received()
 				w.send(t, test.line+"\n")
 				synctest.Wait()
-				if got := strings.Join(w.received(), "\n"); !strings.Contains(got, test.want) || len(got) > 4000 {
-					t.Errorf("got %.600s\nwant something with %s", got, test.want)
+				if got := strings.Join(w.received(), "\n"); !strings.Contains(got, test.want) {
+					t.Errorf(`strings.Join(w.received(), "\n"): got %q, want %q in it`, got, test.want)
+				} else if len(got) > 4000 {
+					t.Errorf("len(got): got %v, want at most 4000", len(got))
 				}
 				w.send(t, `{"jsonrpc":"2.0","id":"after","method":"ping"}`+"\n")
 				synctest.Wait()
-				if got := w.received(); len(got) != 1 || got[0] != `{"jsonrpc":"2.0","id":"after","result":{}}` {
-					t.Errorf("afterwards the connection says %.600q", got)
+				if got := w.received(); len(got) != 1 {
+					t.Errorf("afterwards the connection: len(got): got %d, want 1: %v", len(got), got)
+				} else if got[0] != `{"jsonrpc":"2.0","id":"after","result":{}}` {
+					t.Errorf("afterwards the connection: got[0]: got %q, want %q",
+						got[0], `{"jsonrpc":"2.0","id":"after","result":{}}`)
 				}
 				w.in.Close()
 				if err := <-w.ended; err != nil {
@@ -123,7 +128,9 @@ func TestAClientsMistakesAreNoErrorsInTheLog(t *testing.T) {
 			if err := <-w.ended; err != nil {
 				t.Error(err)
 			}
-			if text := log.String(); strings.Contains(text, "level=ERROR") || strings.Contains(text, "initializ") != (level == slog.LevelDebug) {
+			if text := log.String(); strings.Contains(text, "level=ERROR") {
+				t.Errorf("the log: got %q, want no %q in it", text, "level=ERROR")
+			} else if strings.Contains(text, "initializ") != (level == slog.LevelDebug) {
 				t.Errorf("the log is\n%s", text)
 			}
 		})
@@ -142,20 +149,27 @@ func TestAPanicCostsOneCall(t *testing.T) {
 	})
 	cs := connect(t, s, "test", nil)
 	res, err := cs.CallTool(t.Context(), &mcp.CallToolParams{Name: "panics"})
-	if err != nil || !res.IsError || strings.Contains(string(transport.Encoded(res)), "secret") {
-		t.Errorf("the tool gave %s, %v", transport.Encoded(res), err)
+	if err != nil {
+		t.Fatalf("the tool: got error %v, want none", err)
 	}
+	wantEqual(t, "the tool: res.IsError", res.IsError, true)
+	wantNoPart(t, "the tool: string(transport.Encoded(res))", string(transport.Encoded(res)), "secret")
 	if problem := field[map[string]any](t, res, "error"); problem["code"] != "internal" {
 		t.Errorf("the error is %v", problem)
 	}
-	if _, err := cs.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "test://panics"}); err == nil || strings.Contains(err.Error(), "secret") {
-		t.Errorf("the resource gave %v", err)
+	if _, err := cs.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "test://panics"}); err == nil {
+		t.Error("the resource: got no error, want one")
+	} else if strings.Contains(err.Error(), "secret") {
+		t.Errorf("the resource: got error %v, want no %q in it", err, "secret")
 	}
 	if res := use(t, cs, "execute_code", map[string]any{"language": "python", "code": "1 + 1"}); field[string](t, res, "result") != "2" {
 		t.Error("a later call fails")
 	}
-	if text := log.String(); strings.Count(text, "a secret") < 2 || !strings.Contains(text, "goroutine") {
-		t.Errorf("the log lacks the panics or their stacks: %s", text)
+	if text := log.String(); strings.Count(text, "a secret") < 2 {
+		t.Errorf(`the log: strings.Count(text, "a secret"): got %v, want at least 2`,
+			strings.Count(text, "a secret"))
+	} else if !strings.Contains(text, "goroutine") {
+		t.Errorf("the log: got %q, want %q in it", text, "goroutine")
 	}
 }
 
@@ -177,18 +191,24 @@ func TestNothingForeignGetsIntoTheLog(t *testing.T) {
 			use(t, cs, "write_file", map[string]any{"path": forged, "content": "a secret"})
 			use(t, cs, "search_files", map[string]any{"pattern": "a secret"})
 			text := log.String()
-			if strings.Contains(text, "secret") || strings.ContainsRune(text, 0x1b) {
-				t.Errorf("the log holds what it should not:\n%s", text)
+			if strings.Contains(text, "secret") {
+				t.Errorf("the log: text: got %q, want no %q in it", text, "secret")
+			}
+			if strings.ContainsRune(text, 0x1b) {
+				t.Errorf("the log: got\n%s\nwant no escape in it", text)
 			}
 			lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 			for _, line := range lines {
-				if !strings.HasPrefix(line, "time=20") && !strings.HasPrefix(line, `{"time":`) || strings.HasPrefix(line, "time=2030") {
-					t.Errorf("somebody else wrote the line %q", line)
+				if !strings.HasPrefix(line, "time=20") && !strings.HasPrefix(line, `{"time":`) {
+					t.Errorf("the log: got the line %q, want it to begin as paddock's do", line)
+				}
+				if strings.HasPrefix(line, "time=2030") {
+					t.Errorf("line: got %q, want it not to begin with %q", line, "time=2030")
 				}
 			}
-			if len(lines) != 5 || !strings.Contains(text, "execute_code") || !strings.Contains(text, "x-") {
-				t.Errorf("there is not one line for each call:\n%s", text)
-			}
+			wantEqual(t, "len(lines)", len(lines), 5)
+			wantPart(t, "text", text, "execute_code")
+			wantPart(t, "text", text, "x-")
 		})
 	}
 }
@@ -206,8 +226,11 @@ func TestWhatRunsIsCancelledWhenServingEnds(t *testing.T) {
 			t.Errorf("serving ended with %v", err)
 		}
 		got := strings.Join(w.received(), "\n")
-		if !strings.Contains(got, `"stopped_by":"cancelled"`) || !strings.Contains(got, `"stdout":"1\n"`) {
-			t.Errorf("the result is not sent: %s", got)
+		if !strings.Contains(got, `"stopped_by":"cancelled"`) {
+			t.Errorf("got %q, want %q in it", got, `"stopped_by":"cancelled"`)
+		}
+		if !strings.Contains(got, `"stdout":"1\n"`) {
+			t.Errorf("got %q, want %q in it", got, `"stdout":"1\n"`)
 		}
 		if took := time.Since(began); took > time.Second {
 			t.Errorf("it took %v", took)
@@ -239,7 +262,7 @@ func TestServingEndsEvenIfACallDoesNot(t *testing.T) {
 	})
 }
 
-// blocked is an output that nobody reads, until it is closed.
+// blocked is an output that has no reader, until it is closed.
 type blocked struct{ closed chan struct{} }
 
 func (b blocked) Write([]byte) (int, error) { <-b.closed; return 0, io.ErrClosedPipe }

@@ -123,8 +123,10 @@ func overLoopback(b *testing.B, h http.Handler, clients int, body string, header
 			b.Error(err)
 			return
 		}
-		if _, err := io.Copy(io.Discard, resp.Body); err != nil || resp.StatusCode != http.StatusOK {
-			b.Error(resp.Status, err)
+		if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+			b.Error(err)
+		} else if resp.StatusCode != http.StatusOK {
+			b.Errorf("resp.StatusCode: got %v, want %v", resp.StatusCode, http.StatusOK)
 		}
 		resp.Body.Close()
 	}

@@ -37,7 +37,7 @@ func overHTTP(t *testing.T, s *Server, c transport.Config) (*transport.Handler, 
 	return h, web.URL
 }
 
-// ownedByHeader is a Binding for overHTTP; nobody has no sessions.
+// ownedByHeader is a Binding for overHTTP; without an owner there are no sessions.
 func ownedByHeader(ctx context.Context, c transport.Caller) (Bound, error) {
 	owner, _ := ctx.Value(testOwner{}).(string)
 	if owner == "nobody" {
@@ -167,15 +167,19 @@ func TestRequestsThatAreNone(t *testing.T) {
 		"upper case":       {`{"jsonrpc":"2.0","id":1,"Method":"tools/call","method":"nothing"}`, 400, ""},
 	} {
 		r := post(t, url, c.body)
-		if body := bodyOf(t, r); r.StatusCode != c.status || !strings.Contains(body, c.says) {
-			t.Errorf("%s: %s %s", name, r.Status, body)
+		if body := bodyOf(t, r); r.StatusCode != c.status {
+			t.Errorf("%s: r.StatusCode: got %v, want %v: %s", name, r.StatusCode, c.status, body)
+		} else if !strings.Contains(body, c.says) {
+			t.Errorf("%s: got %q, want %q in it", name, body, c.says)
 		}
 	}
 	if r := send(t, http.MethodPost, url, called(1, "x = 1", ""), "Content-Type: text/plain"); r.StatusCode != http.StatusUnsupportedMediaType {
 		t.Errorf("text/plain: %s", r.Status)
 	}
-	if r := send(t, http.MethodPut, url, ""); r.StatusCode != http.StatusMethodNotAllowed || r.Header.Get("Allow") == "" {
-		t.Errorf("PUT: %s", r.Status)
+	if r := send(t, http.MethodPut, url, ""); r.StatusCode != http.StatusMethodNotAllowed {
+		t.Errorf("PUT: r.StatusCode: got %v, want %v", r.StatusCode, http.StatusMethodNotAllowed)
+	} else if r.Header.Get("Allow") == "" {
+		t.Error(`PUT: r.Header.Get("Allow"): got none, want one`)
 	}
 	if r := post(t, url, called(1, "x = 1", ""), "Owner: nobody"); r.StatusCode != http.StatusForbidden {
 		t.Errorf("nobody: %s", r.Status)
@@ -207,8 +211,10 @@ func TestALegacySession(t *testing.T) {
 	if r := post(t, url, called(4, "x", ""), two...); r.StatusCode != http.StatusOK {
 		t.Errorf("a call in the session that is left: got %s, want 200", r.Status)
 	}
-	if all, err := s.config.Sessions.List("one"); err != nil || len(all) != 1 {
-		t.Errorf("the workspace went with the session: %v, %v", all, err)
+	if all, err := s.config.Sessions.List("one"); err != nil {
+		t.Error(err)
+	} else if len(all) != 1 {
+		t.Errorf("len(all): got %d, want 1: %v", len(all), all)
 	}
 }
 
@@ -262,8 +268,11 @@ func TestACallThatTakesTimeIsAStream(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := post(t, url, c.body, c.headers...)
-			if r.Header.Get("Content-Type") != "text/event-stream" || r.Header.Get("X-Accel-Buffering") != "no" {
-				t.Fatalf("%s: %s", r.Status, bodyOf(t, r))
+			if r.Header.Get("Content-Type") != "text/event-stream" {
+				t.Fatalf(`r.Header.Get("Content-Type"): got %q, want %q`, r.Header.Get("Content-Type"), "text/event-stream")
+			}
+			if r.Header.Get("X-Accel-Buffering") != "no" {
+				t.Fatalf(`r.Header.Get("X-Accel-Buffering"): got %q, want %q`, r.Header.Get("X-Accel-Buffering"), "no")
 			}
 			all := bodyOf(t, r)
 			if got := strings.Count(all, `"progressToken":"p"`); got < 2 {
@@ -300,8 +309,11 @@ func TestABrokenStreamIsResumed(t *testing.T) {
 	for next := progress; next != ""; _, next = stream.next() {
 		data = next
 	}
-	if !strings.Contains(progress, `"message":"a"`) || !strings.Contains(data, `"stdout":"a\nb\n"`) {
-		t.Errorf("it goes on with %s and ends with %s", progress, data)
+	if !strings.Contains(progress, `"message":"a"`) {
+		t.Errorf("progress: got %q, want %q in it", progress, `"message":"a"`)
+	}
+	if !strings.Contains(data, `"stdout":"a\nb\n"`) {
+		t.Errorf("data: got %q, want %q in it", data, `"stdout":"a\nb\n"`)
 	}
 	if all := bodyOf(t, send(t, http.MethodGet, url, "", append([]string{"Last-Event-ID: " + last}, session...)...)); !strings.Contains(all, `"stdout":"a\nb\n"`) {
 		t.Errorf("afterwards it is %s", all)
@@ -417,8 +429,10 @@ func TestModernRequests(t *testing.T) {
 		"an argument and another's header": {strings.Replace(good, `"language"`, `"session_id":"s","language"`, 1), append(modernHeaders("tools/call", "execute_code"), "Mcp-Param-Session-Id: t"), 400, "-32020"},
 	} {
 		r := post(t, url, c.body, c.headers...)
-		if body := bodyOf(t, r); r.StatusCode != c.status || !strings.Contains(body, c.code) {
-			t.Errorf("%s: %s %s", name, r.Status, body)
+		if body := bodyOf(t, r); r.StatusCode != c.status {
+			t.Errorf("%s: r.StatusCode: got %v, want %v: %s", name, r.StatusCode, c.status, body)
+		} else if !strings.Contains(body, c.code) {
+			t.Errorf("%s: got %q, want %q in it", name, body, c.code)
 		}
 	}
 	if r := post(t, url, good, append(modernHeaders("tools/call", "execute_code"), "Mcp-Name: read_file")...); r.StatusCode != 400 {
@@ -449,14 +463,19 @@ func TestTheSDKsClient(t *testing.T) {
 			params := &mcp.CallToolParams{Name: "execute_code", Arguments: map[string]any{"language": "python", "code": "print('seen')\nsleep(0.3)\nx = 2"}}
 			params.SetProgressToken("t")
 			res, err := cs.CallTool(t.Context(), params)
-			if err != nil || res.IsError {
-				t.Fatalf("%+v, %v", res, err)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if res.IsError {
+				t.Fatalf("res.IsError: got true, want false: %v", res)
 			}
 			if m := <-progress; m != "seen" {
 				t.Errorf("the progress is %q", m)
 			}
-			if tools, err := cs.ListTools(t.Context(), nil); err != nil || len(tools.Tools) == 0 {
-				t.Errorf("%v, %v", tools, err)
+			if tools, err := cs.ListTools(t.Context(), nil); err != nil {
+				t.Error(err)
+			} else if len(tools.Tools) == 0 {
+				t.Error("len(tools.Tools): got 0, want more")
 			}
 		})
 	}
@@ -470,8 +489,10 @@ func TestScopesDecideWhichToolsThereAre(t *testing.T) {
 		return nil
 	}})
 	for _, headers := range [][]string{{"Owner: files"}, initialize(t, url, "Owner: files")} {
-		if body := bodyOf(t, post(t, url, `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`, headers...)); strings.Contains(body, `"execute_code"`) || !strings.Contains(body, `"read_file"`) {
-			t.Errorf("it is offered %s", body)
+		if body := bodyOf(t, post(t, url, `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`, headers...)); strings.Contains(body, `"execute_code"`) {
+			t.Errorf("body: got %q, want no %q in it", body, `"execute_code"`)
+		} else if !strings.Contains(body, `"read_file"`) {
+			t.Errorf("body: got %q, want %q in it", body, `"read_file"`)
 		}
 		if body := bodyOf(t, post(t, url, called(3, "x = 1", ""), headers...)); !strings.Contains(body, "unknown tool") {
 			t.Errorf("it may call: %s", body)
@@ -535,7 +556,9 @@ func TestLargeBodiesTakeOfTheirOwnersMemory(t *testing.T) {
 	_, url := overHTTP(t, s, transport.Config{})
 	for size, want := range map[int]int{32 << 10: http.StatusOK, 256 << 10: http.StatusOK, 1 << 20: http.StatusTooManyRequests} {
 		resp := post(t, url, called(1, "# "+strings.Repeat("x", size), ""))
-		if body := bodyOf(t, resp); resp.StatusCode != want || want != http.StatusOK && !strings.Contains(body, "memory") {
+		if body := bodyOf(t, resp); resp.StatusCode != want {
+			t.Errorf("a body of %d bytes: resp.StatusCode: got %v, want %v: %s", size, resp.StatusCode, want, body)
+		} else if want != http.StatusOK && !strings.Contains(body, "memory") {
 			t.Errorf("a body of %d bytes: %d %.300s", size, resp.StatusCode, body)
 		}
 	}

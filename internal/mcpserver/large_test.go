@@ -74,23 +74,28 @@ func TestWhatIsTooLargeForAResultBecomesAFileWithAPreview(t *testing.T) {
 			e, list := describe(res, kept)
 			d := e.Displays[0]
 			if test.file == "" {
-				if len(files) != 0 || d.Path != "" {
-					t.Errorf("it is in %v", d.Path)
-				}
-			} else if !bytes.Equal(files[test.file], test.display.Data) || d.Path != ".paddock/1-"+test.file || d.Problem != "" || d.Size != len(test.display.Data) {
-				t.Errorf("there are %d files, %+v", len(files), d)
+				wantEqual(t, "the files", len(files), 0)
+				wantEqual(t, "its path", d.Path, "")
+			} else {
+				wantEqual(t, "the file has its bytes", bytes.Equal(files[test.file], test.display.Data), true)
+				wantEqual(t, "its path", d.Path, ".paddock/1-"+test.file)
+				wantEqual(t, "its problem", d.Problem, "")
+				wantEqual(t, "its size", d.Size, len(test.display.Data))
+				wantEqual(t, "it has a preview", d.Text != "", test.preview != "")
 			}
-			if !strings.HasPrefix(d.Text, test.preview) || test.file != "" && (test.preview == "") != (d.Text == "") || len(d.Text) > previewDocument+10 {
-				t.Errorf("the preview is %.60q, of %d bytes", d.Text, len(d.Text))
+			if !strings.HasPrefix(d.Text, test.preview) {
+				t.Errorf("the preview: got %.60q, want it to begin with %q", d.Text, test.preview)
+			}
+			if len(d.Text) > previewDocument+10 {
+				t.Errorf("the preview's bytes: got %d, want at most %d", len(d.Text), previewDocument+10)
 			}
 			if (list[0].image != nil) != test.image {
 				t.Errorf("it has an image: %v", list[0].image != nil)
 			}
 			if test.file != "" && test.image {
 				c, _, err := image.DecodeConfig(bytes.NewReader(list[0].image))
-				if err != nil || max(c.Width, c.Height) != 768 {
-					t.Errorf("the preview is %d x %d, %v", c.Width, c.Height, err)
-				}
+				wantEqual(t, "the error of decoding the preview", err, nil)
+				wantEqual(t, "the preview's longer side", max(c.Width, c.Height), 768)
 			}
 			if got := strings.Join(e.texts(), "\n"); (test.file != "") != strings.Contains(got, "in a file: .paddock/1-") {
 				t.Errorf("the text says %q", got)
@@ -118,13 +123,20 @@ func TestLongOutputIsInAFileAndFewOfItIsShown(t *testing.T) {
 			e, _ := describe(res, kept)
 			for _, s := range []struct{ name, whole, shown string }{{"stdout.txt", test.stdout, e.Stdout}, {"stderr.txt", test.stderr, e.Stderr}} {
 				if !strings.Contains(test.files, s.name) {
-					if s.shown != s.whole || files[s.name] != nil {
-						t.Errorf("%s: %d of %d bytes are shown", s.name, len(s.shown), len(s.whole))
+					if s.shown != s.whole {
+						t.Errorf("%s: %d of %d bytes are shown, want all", s.name, len(s.shown), len(s.whole))
 					}
+					wantEqual(t, s.name+" is a file", files[s.name] != nil, false)
 					continue
 				}
-				if string(files[s.name]) != s.whole || len(s.shown) > previewOutput+200 || !strings.Contains(s.shown, "all of it is in .paddock/1-"+s.name) {
-					t.Errorf("%s has %d bytes, and %d are shown", s.name, len(files[s.name]), len(s.shown))
+				if string(files[s.name]) != s.whole {
+					t.Errorf("the file %s: got %d bytes, want the %d of the output", s.name, len(files[s.name]), len(s.whole))
+				}
+				if len(s.shown) > previewOutput+200 {
+					t.Errorf("what is shown of %s: got %d bytes, want at most %d", s.name, len(s.shown), previewOutput+200)
+				}
+				if !strings.Contains(s.shown, "all of it is in .paddock/1-"+s.name) {
+					t.Errorf("what is shown of %s: got %.300q, want its place in it", s.name, s.shown)
 				}
 			}
 		})
@@ -157,16 +169,20 @@ func TestWhatIsToldOfOutputBeyondItsLimit(t *testing.T) {
 			res.StdoutStream, res.Exit.Cause, res.Exit.StdoutTruncated = c.stream, c.cause, true
 			kept, files := away(res)
 			e, _ := describe(res, kept)
-			if !strings.HasPrefix(e.Stdout, "first\n") || !strings.HasSuffix(e.Stdout, "last\n") || !strings.Contains(e.Stdout, c.shown) {
-				t.Errorf("what is shown has %q", e.Stdout[strings.Index(e.Stdout, "[…"):][:120])
+			middle := e.Stdout[strings.Index(e.Stdout, "[…"):]
+			wantEqual(t, "it begins with the first line", strings.HasPrefix(e.Stdout, "first\n"), true)
+			wantEqual(t, "it ends with the last line", strings.HasSuffix(e.Stdout, "last\n"), true)
+			if !strings.Contains(e.Stdout, c.shown) {
+				t.Errorf("what is shown: got %.120q in its middle, want %q", middle, c.shown)
 			}
 			var left int64
-			if _, err := fmt.Sscanf(e.Stdout[strings.Index(e.Stdout, "[…"):], "[… %d", &left); err != nil || left+int64(strings.Count(e.Stdout, "first\n")*6+strings.Count(e.Stdout, "last\n")*5) != 9_132_000 {
-				t.Errorf("%d bytes are said to be left out", left)
+			if _, err := fmt.Sscanf(middle, "[… %d", &left); err != nil {
+				t.Errorf("how much is left out: got %.120q, want a number: %v", middle, err)
 			}
-			if !strings.Contains(e.Notice, c.notice) || (c.notice == "") != (e.Notice == "") {
-				t.Errorf("the notice is %q", e.Notice)
-			}
+			shown := int64(strings.Count(e.Stdout, "first\n")*6 + strings.Count(e.Stdout, "last\n")*5)
+			wantEqual(t, "bytes that are shown and said to be left out", left+shown, 9_132_000)
+			wantPart(t, "the notice", e.Notice, c.notice)
+			wantEqual(t, "there is a notice", e.Notice != "", c.notice != "")
 			if c.stream.Path != "" && len(files) != 0 {
 				t.Error("the file is written again")
 			}
@@ -180,12 +196,15 @@ func TestWhatNoFileCanTakeIsShownAsFarAsItGoes(t *testing.T) {
 		return "", fault.New(fault.Exhausted, "the disk limit is reached")
 	}, false, shrink)
 	e, _ := describe(res, kept)
-	if len(e.Stdout) < maxOutput/2 || !strings.Contains(e.Stdout, "not be written to a file: the disk limit is reached") || !e.StdoutTruncated {
-		t.Errorf("stdout has %d bytes", len(e.Stdout))
+	if len(e.Stdout) < maxOutput/2 {
+		t.Errorf("the bytes of stdout: got %d, want at least %d", len(e.Stdout), maxOutput/2)
 	}
-	if d := e.Displays[0]; d.Path != "" || !strings.Contains(d.Problem, "the disk limit is reached") {
-		t.Errorf("got %+v", d)
+	if !strings.Contains(e.Stdout, "not be written to a file: the disk limit is reached") {
+		t.Errorf("stdout: got %d bytes without the reason, want it in them", len(e.Stdout))
 	}
+	wantEqual(t, "stdout is cut", e.StdoutTruncated, true)
+	wantEqual(t, "the path of what was shown", e.Displays[0].Path, "")
+	wantPart(t, "its problem", e.Displays[0].Problem, "the disk limit is reached")
 }
 
 func TestAFileOfARunIsReadAndUndoneWithIt(t *testing.T) {
@@ -199,12 +218,18 @@ func TestAFileOfARunIsReadAndUndoneWithIt(t *testing.T) {
 	if err := json.Unmarshal(transport.Encoded(res.StructuredContent), &out); err != nil {
 		t.Fatal(err)
 	}
-	if shown := out.Displays; len(shown) != 1 || shown[0].Path != path || !strings.HasPrefix(shown[0].Text, "word word") {
-		t.Fatalf("the displays are %.300v", shown)
+	if len(out.Displays) != 1 {
+		t.Fatalf("displays: got %.300v, want one", out.Displays)
 	}
-	if changes := out.FilesChanged; len(changes) != 1 || changes[0].Path != path || changes[0].Change != "added" {
-		t.Errorf("the changes are %v", changes)
+	wantEqual(t, "the display's path", out.Displays[0].Path, path)
+	if text := out.Displays[0].Text; !strings.HasPrefix(text, "word word") {
+		t.Errorf("the display's text: got %.60q, want it to begin with the words", text)
 	}
+	if len(out.FilesChanged) != 1 {
+		t.Fatalf("changes: got %v, want one", out.FilesChanged)
+	}
+	wantEqual(t, "the change's path", out.FilesChanged[0].Path, path)
+	wantEqual(t, "the change", out.FilesChanged[0].Change, "added")
 	if read := use(t, cs, "read_file", map[string]any{"path": path, "bytes": true, "limit": 8}); field[string](t, read, "content") != page[:8] {
 		t.Errorf("the file is %v", read.StructuredContent)
 	}
@@ -241,9 +266,10 @@ func TestPicturesThatTheServerHasNoMemoryForAreInFiles(t *testing.T) {
 		return name, nil
 	}, true, func([]byte) []byte { return nil })
 	e, list := describe(res, kept)
-	if d := e.Displays[0]; d.Path == "" || list[0].image != nil || !bytes.Equal(files[d.Path], data) {
-		t.Errorf("it is shown as %+v", d)
-	}
+	d := e.Displays[0]
+	wantEqual(t, "it has a path", d.Path != "", true)
+	wantEqual(t, "it has an image", list[0].image != nil, false)
+	wantEqual(t, "the file has its bytes", bytes.Equal(files[d.Path], data), true)
 }
 
 func TestPicturesOfOneCallAreBoundedTogether(t *testing.T) {
@@ -258,7 +284,8 @@ func TestPicturesOfOneCallAreBoundedTogether(t *testing.T) {
 	for _, s := range list {
 		bytes += len(s.image)
 	}
-	if len(files) != 2 || bytes > maxPicturesRoom {
-		t.Errorf("%d are in files, and %d bytes are shown", len(files), bytes)
+	wantEqual(t, "those in files", len(files), 2)
+	if bytes > maxPicturesRoom {
+		t.Errorf("the bytes of those that are shown: got %d, want at most %d", bytes, maxPicturesRoom)
 	}
 }

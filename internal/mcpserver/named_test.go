@@ -60,8 +60,11 @@ func TestACallThatMadeItsSessionSaysSoInItsText(t *testing.T) {
 	}
 	named := fmt.Sprintf(`"session_id":%q`, first.Result.Data.SessionID)
 	next := modernCall(t, url, "x", named, "Mcp-Param-Session-Id: "+string(first.Result.Data.SessionID))
-	if next.Result.Data.Result != "1" || strings.Contains(next.texts(), "session:") {
-		t.Errorf("with session_id: %+v", next)
+	if next.Result.Data.Result != "1" {
+		t.Errorf("with session_id: next.Result.Data.Result: got %q, want %q", next.Result.Data.Result, "1")
+	}
+	if strings.Contains(next.texts(), "session:") {
+		t.Errorf("with session_id: next.texts(): got %q, want no %q in it", next.texts(), "session:")
 	}
 	legacy := initialize(t, url)
 	if body := bodyOf(t, post(t, url, called(2, "1", "}"[:0]), legacy...)); strings.Contains(body, "pass session_id") {
@@ -77,16 +80,23 @@ func TestAnAddressNamesASession(t *testing.T) {
 	s, _, url := newHTTP(t, transport.Config{})
 	mine, hers := "Owner: ann", "Owner: eve"
 	first := modernCall(t, url+"/s/work", "x = 41", "", mine)
-	if first.Result.Data.SessionID != "work" || !strings.Contains(first.texts(), "session: work (new") {
-		t.Errorf("the first call: %+v", first)
+	if first.Result.Data.SessionID != "work" {
+		t.Errorf("the first call: first.Result.Data.SessionID: got %q, want %q",
+			first.Result.Data.SessionID, "work")
+	}
+	if !strings.Contains(first.texts(), "session: work (new") {
+		t.Errorf("the first call: first.texts(): got %q, want %q in it", first.texts(), "session: work (new")
 	}
 	for name, r := range map[string]spokenReply{
 		"the next":   modernCall(t, url+"/s/work", "x", "", mine),
 		"the header": modernCall(t, url, "x", "", mine, "Paddock-Session: work"),
 		"both":       modernCall(t, url+"/s/work", "x", "", mine, "Paddock-Session: work"),
 	} {
-		if r.Result.Data.Result != "41" || strings.Contains(r.texts(), "session:") {
-			t.Errorf("%s: %+v", name, r)
+		if r.Result.Data.Result != "41" {
+			t.Errorf("%s: r.Result.Data.Result: got %q, want %q", name, r.Result.Data.Result, "41")
+		}
+		if strings.Contains(r.texts(), "session:") {
+			t.Errorf("%s: r.texts(): got %q, want no %q in it", name, r.texts(), "session:")
 		}
 	}
 	legacy := bodyOf(t, post(t, url+"/s/work", called(2, "x", "}"[:0]), initialize(t, url+"/s/work", mine)...))
@@ -126,11 +136,15 @@ func TestANameThatACallGivesMakesASession(t *testing.T) {
 	run := func(code string) string {
 		return fmt.Sprintf(`{"language":"python","code":%q,"session_id":"notes"}`, code)
 	}
-	if r := call("execute_code", run("x = 41"), "ann"); r.Result.Data.SessionID != "notes" || !strings.Contains(r.texts(), "session: notes (new") {
-		t.Errorf("the first call: %+v", r)
+	if r := call("execute_code", run("x = 41"), "ann"); r.Result.Data.SessionID != "notes" {
+		t.Errorf("the first call: r.Result.Data.SessionID: got %q, want %q", r.Result.Data.SessionID, "notes")
+	} else if !strings.Contains(r.texts(), "session: notes (new") {
+		t.Errorf("the first call: r.texts(): got %q, want %q in it", r.texts(), "session: notes (new")
 	}
-	if r := call("execute_code", run("x"), "ann"); r.Result.Data.Result != "41" || strings.Contains(r.texts(), "session:") {
-		t.Errorf("the next: %+v", r)
+	if r := call("execute_code", run("x"), "ann"); r.Result.Data.Result != "41" {
+		t.Errorf("the next: r.Result.Data.Result: got %q, want %q", r.Result.Data.Result, "41")
+	} else if strings.Contains(r.texts(), "session:") {
+		t.Errorf("the next: r.texts(): got %q, want no %q in it", r.texts(), "session:")
 	}
 	if r := call("execute_code", run("x = 1"), "eve"); !strings.Contains(r.texts(), "session: notes (new") {
 		t.Errorf("another principal's of the same name: %+v", r)
@@ -138,8 +152,10 @@ func TestANameThatACallGivesMakesASession(t *testing.T) {
 	if r := call("execute_code", run("x"), "ann"); r.Result.Data.Result != "41" {
 		t.Errorf("after another principal's: %+v", r)
 	}
-	if r := call("write_file", `{"path":"a","content":"b","session_id":"files"}`, "ann"); r.Result.Data.SessionID != "files" || !strings.Contains(r.texts(), "session: files (new") {
-		t.Errorf("a file: %+v", r)
+	if r := call("write_file", `{"path":"a","content":"b","session_id":"files"}`, "ann"); r.Result.Data.SessionID != "files" {
+		t.Errorf("a file: r.Result.Data.SessionID: got %q, want %q", r.Result.Data.SessionID, "files")
+	} else if !strings.Contains(r.texts(), "session: files (new") {
+		t.Errorf("a file: r.texts(): got %q, want %q in it", r.texts(), "session: files (new")
 	}
 	for tool, arguments := range map[string]string{
 		"read_file": `{"path":"a","session_id":"none"}`, "reset_workspace": `{"session_id":"none"}`, "get_workspace_info": `{"session_id":"none"}`,
@@ -152,8 +168,10 @@ func TestANameThatACallGivesMakesASession(t *testing.T) {
 	if r := call("execute_code", `{"language":"python","code":"1","session_id":"../x"}`, "ann"); r.Result.Data.Error.Code != "invalid" {
 		t.Errorf("no name: %+v", r)
 	}
-	if all, err := s.config.Sessions.List("ann"); err != nil || len(all) != 2 {
-		t.Errorf("there are %d sessions, %v", len(all), err)
+	if all, err := s.config.Sessions.List("ann"); err != nil {
+		t.Error(err)
+	} else if len(all) != 2 {
+		t.Errorf("len(all): got %d, want 2: %v", len(all), all)
 	}
 }
 
@@ -166,12 +184,15 @@ func TestHostileNamesInAddressesAreRefused(t *testing.T) {
 		"twice the same": {"", "Paddock-Session: a", "Paddock-Session: a"}, "two names": {"/s/a", "Paddock-Session: b"},
 	} {
 		r := post(t, url+to[0], called(1, "1", ""), append([]string{"Owner: ann"}, to[1:]...)...)
-		if body := bodyOf(t, r); r.StatusCode != http.StatusBadRequest || !strings.Contains(body, `"code":-32600`) || strings.Count(body, "invalid") != 1 {
-			t.Errorf("%s: %s: %s", name, r.Status, body)
-		}
+		body := bodyOf(t, r)
+		wantEqual(t, fmt.Sprintf("%s: r.StatusCode", name), r.StatusCode, http.StatusBadRequest)
+		wantPart(t, fmt.Sprintf("%s", name), body, `"code":-32600`)
+		wantEqual(t, fmt.Sprintf(`%s: strings.Count(body, "invalid")`, name), strings.Count(body, "invalid"), 1)
 	}
-	if all, err := s.config.Sessions.List("ann"); err != nil || len(all) != 0 {
-		t.Errorf("there are %d sessions, %v", len(all), err)
+	if all, err := s.config.Sessions.List("ann"); err != nil {
+		t.Error(err)
+	} else if len(all) != 0 {
+		t.Errorf(`s.config.Sessions.List("ann"): got %v, want none`, all)
 	}
 }
 
@@ -205,8 +226,10 @@ func TestWhatIsSaidOfSessionsIsTrueForTheClient(t *testing.T) {
 
 func TestCodeInAMarkdownBlockRuns(t *testing.T) {
 	_, _, url := newHTTP(t, transport.Config{})
-	if r := modernCall(t, url, "```python\nx = 41\n```\n", ""); r.Result.Data.Error.Code != "" || !strings.Contains(r.texts(), "session:") {
-		t.Errorf("a block: %+v", r)
+	if r := modernCall(t, url, "```python\nx = 41\n```\n", ""); r.Result.Data.Error.Code != "" {
+		t.Errorf("a block: r.Result.Data.Error.Code: got %q, want none", r.Result.Data.Error.Code)
+	} else if !strings.Contains(r.texts(), "session:") {
+		t.Errorf("a block: r.texts(): got %q, want %q in it", r.texts(), "session:")
 	}
 	if r := modernCall(t, url+"/s/block", "```python\nx = 41\n```", "", "Owner: ann"); r.Result.Data.SessionID != "block" {
 		t.Errorf("a block: %+v", r)

@@ -17,8 +17,12 @@ func TestNamesOfFilesForgeNoLines(t *testing.T) {
 	for tool, args := range map[string]map[string]any{"list_files": nil, "search_files": {"pattern": "needle"}} {
 		res := use(t, cs, tool, args)
 		text := res.Content[0].(*mcp.TextContent).Text
-		if strings.Count(strings.TrimSpace(text), "\n") != 0 || strings.ContainsAny(text, "\x1b\u202e") {
-			t.Errorf("%s shows %q", tool, text)
+		if strings.Count(strings.TrimSpace(text), "\n") != 0 {
+			t.Errorf(`%s: strings.Count(strings.TrimSpace(text), "\n"): got %v, want 0`,
+				tool, strings.Count(strings.TrimSpace(text), "\n"))
+		}
+		if strings.ContainsAny(text, "\x1b\u202e") {
+			t.Errorf("%s: got %q, want no control characters in it", tool, text)
 		}
 		if got := field[string](t, use(t, cs, "read_file", map[string]any{"path": name}), "path"); got != name {
 			t.Errorf("the file is %q", got)

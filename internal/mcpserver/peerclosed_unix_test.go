@@ -67,11 +67,16 @@ func TestAClientThatIsGoneStopsItsProgram(t *testing.T) {
 				t.Fatal("the program runs on")
 			}
 			all, err := s.config.Sessions.List(session.Local)
-			if err != nil || len(all) != 1 {
-				t.Fatalf("there are %d sessions, %v", len(all), err)
+			if err != nil {
+				t.Fatal(err)
 			}
-			if res, err := s.config.Sessions.Execute(t.Context(), session.Local, all[0].ID, session.Request{Code: "x"}); err != nil || res.Exit.Result != "42" {
-				t.Errorf("the session was not kept: %+v, %v", res, err)
+			if len(all) != 1 {
+				t.Fatalf("len(all): got %d, want 1: %v", len(all), all)
+			}
+			if res, err := s.config.Sessions.Execute(t.Context(), session.Local, all[0].ID, session.Request{Code: "x"}); err != nil {
+				t.Errorf("the session: got error %v, want none", err)
+			} else if res.Exit.Result != "42" {
+				t.Errorf("the session: res.Exit.Result: got %q, want %q", res.Exit.Result, "42")
 			}
 		})
 	}
@@ -81,8 +86,11 @@ func TestAClientThatStillReadsGetsItsAnswerAfterTheInputsEnd(t *testing.T) {
 	in, _, lines, ended := pipes(t, newServer(t, Config{}, session.Config{}), "print(1)\nsleep(0.5)\n40 + 2")
 	in.Close()
 	rest, err := io.ReadAll(lines)
-	if err != nil || !strings.Contains(string(rest), `"result":"42"`) {
-		t.Errorf("at the end came %s, %v", rest, err)
+	if err != nil {
+		t.Fatalf("at the end: got error %v, want none: %s", err, rest)
+	}
+	if !strings.Contains(string(rest), `"result":"42"`) {
+		t.Errorf("at the end: rest: got %q, want %q in it", string(rest), `"result":"42"`)
 	}
 	if err := <-ended; err != nil {
 		t.Errorf("serving ended with %v", err)

@@ -44,17 +44,28 @@ func TestLongOutputIsCutInTheMiddle(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			e := Describe(ran("first\n"+test.stdout+"last\n", test.stderr))
-			if cut := e.Stdout != "first\n"+test.stdout+"last\n"; cut != e.StdoutTruncated || cut != test.cutOut {
-				t.Errorf("stdout: cut %v, said %v", cut, e.StdoutTruncated)
+			if cut := e.Stdout != "first\n"+test.stdout+"last\n"; cut != e.StdoutTruncated {
+				t.Errorf("stdout: cut: got %v, want %v", cut, e.StdoutTruncated)
+			} else if cut != test.cutOut {
+				t.Errorf("stdout: cut: got %v, want %v", cut, test.cutOut)
 			}
-			if cut := e.Stderr != test.stderr; cut != e.StderrTruncated || cut != test.cutErr {
-				t.Errorf("stderr: cut %v, said %v", cut, e.StderrTruncated)
+			if cut := e.Stderr != test.stderr; cut != e.StderrTruncated {
+				t.Errorf("stderr: cut: got %v, want %v", cut, e.StderrTruncated)
+			} else if cut != test.cutErr {
+				t.Errorf("stderr: cut: got %v, want %v", cut, test.cutErr)
 			}
-			if len(e.Stdout)+len(e.Stderr) > maxOutput+1000 || !utf8.ValidString(e.Stdout) {
-				t.Errorf("there are %d and %d bytes", len(e.Stdout), len(e.Stderr))
+			if len(e.Stdout)+len(e.Stderr) > maxOutput+1000 {
+				t.Errorf("len(e.Stdout)+len(e.Stderr): got %v, want at most %v",
+					len(e.Stdout)+len(e.Stderr), maxOutput+1000)
 			}
-			if !strings.HasPrefix(e.Stdout, "first\n") || !strings.HasSuffix(e.Stdout, "last\n") {
-				t.Error("the beginning or the end is missing")
+			if !utf8.ValidString(e.Stdout) {
+				t.Error("stdout: got broken UTF-8, want valid")
+			}
+			if !strings.HasPrefix(e.Stdout, "first\n") {
+				t.Errorf("e.Stdout: got %.100q, want it to begin with %q", e.Stdout, "first\n")
+			}
+			if !strings.HasSuffix(e.Stdout, "last\n") {
+				t.Errorf("e.Stdout: got the end %q, want %q", e.Stdout[max(0, len(e.Stdout)-100):], "last\n")
 			}
 			if e.StdoutTruncated && !strings.Contains(e.Stdout, "left out") {
 				t.Error("nothing says that something is missing")
@@ -65,9 +76,13 @@ func TestLongOutputIsCutInTheMiddle(t *testing.T) {
 
 func TestOutputThatIsNoTextStaysReadable(t *testing.T) {
 	e := Describe(ran(strings.Repeat("\x80", 1<<20)+"end", "\xff\n"))
-	if !utf8.ValidString(e.Stdout) || !strings.HasSuffix(e.Stdout, "end") || e.Stderr != "\uFFFD\n" {
-		t.Errorf("got %d bytes, valid %v, and %q", len(e.Stdout), utf8.ValidString(e.Stdout), e.Stderr)
+	if !utf8.ValidString(e.Stdout) {
+		t.Error("stdout: got broken UTF-8, want valid")
 	}
+	if !strings.HasSuffix(e.Stdout, "end") {
+		t.Errorf("e.Stdout: got the end %q, want %q", e.Stdout[max(0, len(e.Stdout)-100):], "end")
+	}
+	wantEqual(t, "e.Stderr", e.Stderr, "\uFFFD\n")
 }
 
 func TestEveryCauseIsNamed(t *testing.T) {
@@ -82,11 +97,17 @@ func TestEveryCauseIsNamed(t *testing.T) {
 		res := ran("", "")
 		res.Exit.Cause = test.cause
 		e := Describe(res)
-		if e.StoppedBy != test.stopped || (e.State != "") != (test.stopped != "") {
-			t.Errorf("%v: stopped by %q, state %q", test.cause, e.StoppedBy, e.State)
+		if e.StoppedBy != test.stopped {
+			t.Errorf("%v: e.StoppedBy: got %v, want %v", test.cause, e.StoppedBy, test.stopped)
 		}
-		if e.Success != (test.cause == sandbox.Exited) || (e.Error == nil) != e.Success {
-			t.Errorf("%v: success %v, error %v", test.cause, e.Success, e.Error)
+		if (e.State != "") != (test.stopped != "") {
+			t.Errorf("%v: got the state %q, want one: %v", test.cause, e.State, test.stopped != "")
+		}
+		if want := test.cause == sandbox.Exited; e.Success != want {
+			t.Errorf("%v: success: got %v, want %v", test.cause, e.Success, want)
+		}
+		if got := e.Error == nil; got != e.Success {
+			t.Errorf("%v: success is %v, and the error is %v", test.cause, e.Success, e.Error)
 		}
 	}
 }
@@ -108,8 +129,10 @@ func TestAnErrorWithoutAMessageIsExplained(t *testing.T) {
 func TestManyChangesAreCounted(t *testing.T) {
 	res := ran("", "")
 	res.Changes = make([]session.Change, 1000)
-	if e := Describe(res); len(e.FilesChanged)+e.FilesOmitted != 1000 || len(e.FilesChanged) > 500 {
-		t.Errorf("%d are listed and %d are not", len(e.FilesChanged), e.FilesOmitted)
+	if e := Describe(res); len(e.FilesChanged)+e.FilesOmitted != 1000 {
+		t.Errorf("len(e.FilesChanged)+e.FilesOmitted: got %v, want 1000", len(e.FilesChanged)+e.FilesOmitted)
+	} else if len(e.FilesChanged) > 500 {
+		t.Errorf("len(e.FilesChanged): got %v, want at most 500", len(e.FilesChanged))
 	}
 }
 
@@ -148,9 +171,13 @@ func TestOnlyPicturesThatClientsCanShowArePassedOn(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			list := showAll("s", "x", []sandbox.Display{test.display}, maxPicturesRoom)
-			if len(list) != 1 || (list[0].image != nil || list[0].Text != "") != test.shown || !strings.Contains(list[0].Problem, test.problem) {
-				t.Errorf("got %+v", list)
+			if len(list) != 1 {
+				t.Fatalf("len(list): got %d, want 1: %v", len(list), list)
 			}
+			if (list[0].image != nil || list[0].Text != "") != test.shown {
+				t.Errorf("it is shown: want %v; got %+v", test.shown, list)
+			}
+			wantPart(t, "list[0].Problem", list[0].Problem, test.problem)
 			if (list[0].Problem == "") != test.shown {
 				t.Errorf("the problem is %q", list[0].Problem)
 			}
@@ -170,8 +197,11 @@ func TestManyDisplaysAreBounded(t *testing.T) {
 		}
 		texts += len(s.Text)
 	}
-	if pictures != maxPictures || texts > maxDocument+1000 || texts < maxDocument/2 {
-		t.Errorf("there are %d pictures and %d bytes of documents", pictures, texts)
+	if pictures != maxPictures {
+		t.Errorf("pictures: got %v, want %v", pictures, maxPictures)
+	}
+	if texts > maxDocument+1000 || texts < maxDocument/2 {
+		t.Errorf("texts: got %v, want %v to %v", texts, maxDocument/2, maxDocument+1000)
 	}
 }
 
@@ -218,14 +248,19 @@ func TestEachClientGetsTheFormItShows(t *testing.T) {
 				extensions["io.modelcontextprotocol/ui"] = map[string]any{}
 			}
 			res := quirksOf(transport.ClientOf(&mcp.Implementation{Name: test.client}, extensions)).result(a)
-			if got := kinds(res); got != test.kinds || (res.StructuredContent != nil) != test.structured {
-				t.Errorf("got %q, structured %v", got, res.StructuredContent != nil)
+			if got := kinds(res); got != test.kinds {
+				t.Errorf("kinds(res): got %v, want %v", got, test.kinds)
+			} else if (res.StructuredContent != nil) != test.structured {
+				t.Errorf("it is structured: got %v, want %v", res.StructuredContent != nil, test.structured)
 			}
 			if res.StructuredContent == nil && test.client != "mastra" {
 				var back Execution
 				text := res.Content[0].(*mcp.TextContent).Text
-				if err := json.Unmarshal([]byte(text), &back); err != nil || back.Stdout != "printed\n" || back.SessionID != "s" {
-					t.Errorf("the text does not hold what is missing: %s", text)
+				if err := json.Unmarshal([]byte(text), &back); err != nil {
+					t.Errorf("the text: got error %v, want none: %s", err, text)
+				} else {
+					wantEqual(t, "the text: back.Stdout", back.Stdout, "printed\n")
+					wantEqual(t, "the text: back.SessionID", back.SessionID, "s")
 				}
 			}
 		})
@@ -273,7 +308,7 @@ func TestProgressIsBoundedAndEndsWithStop(t *testing.T) {
 		release := make(chan struct{})
 		var r reports
 		p := newProgress(func(lines float64, message string) { <-release; r.send(lines, message) })
-		for range 100 { // a client that does not read holds nobody up
+		for range 100 { // a client that does not read holds up no one
 			p.stderr.Write(bytes.Repeat([]byte("y"), 10_000))
 			p.stdout.Write([]byte("line\r50%\r100%"))
 		}
@@ -283,8 +318,11 @@ func TestProgressIsBoundedAndEndsWithStop(t *testing.T) {
 		for _, m := range r.messages {
 			total += len(m)
 		}
-		if total > 4*maxReport || !strings.Contains(strings.Join(r.messages, ""), "[…]") {
-			t.Errorf("%d bytes in %d messages", total, len(r.messages))
+		if total > 4*maxReport {
+			t.Errorf("total: got %v, want at most %v", total, 4*maxReport)
+		}
+		if !strings.Contains(strings.Join(r.messages, ""), "[…]") {
+			t.Errorf(`strings.Join(r.messages, ""): got %q, want %q in it`, strings.Join(r.messages, ""), "[…]")
 		}
 	})
 }

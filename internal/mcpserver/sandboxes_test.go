@@ -60,25 +60,36 @@ func TestASandboxShowsPicturesAndPutsLargeOutputIntoAFile(t *testing.T) {
 		return useTool(t, c, "sandbox_run_code", string(args))
 	}
 	out, _ := run("print('" + strings.Repeat("long ", 20_000) + "')")
-	if text := transport.Encoded(out); len(text) > 2*maxOutput || !strings.Contains(string(text), "all of it is in .paddock/") && !strings.Contains(string(text), "all of it is in /workspace/.paddock/") {
-		t.Errorf("the result has %d bytes and ends with %s", len(text), text[max(0, len(text)-300):])
+	if text := transport.Encoded(out); len(text) > 2*maxOutput {
+		t.Errorf("the result: len(text): got %v, want at most %v", len(text), 2*maxOutput)
+	} else if !strings.Contains(string(text), "all of it is in .paddock/") && !strings.Contains(string(text), "all of it is in /workspace/.paddock/") {
+		t.Errorf("the result: got the end %s, want the file's place in it", text[max(0, len(text)-300):])
 	}
 	run("print('told')")
 	for message := ""; !strings.Contains(message, "told"); message = <-said {
 	}
-	if out, res := run("display('image/png', 'x')"); !strings.Contains(string(transport.Encoded(out)), "[not shown: ") || !strings.Contains(string(transport.Encoded(res.Content)), "[not shown: ") {
-		t.Errorf("of no picture it says %v, %s", out, transport.Encoded(res.Content))
+	if out, res := run("display('image/png', 'x')"); !strings.Contains(string(transport.Encoded(out)), "[not shown: ") {
+		t.Errorf("of no picture: string(transport.Encoded(out)): got %q, want %q in it",
+			string(transport.Encoded(out)), "[not shown: ")
+	} else if !strings.Contains(string(transport.Encoded(res.Content)), "[not shown: ") {
+		t.Errorf("of no picture: string(transport.Encoded(res.Content)): got %q, want %q in it",
+			string(transport.Encoded(res.Content)), "[not shown: ")
 	}
-	if out, res := run("display('text/html', '" + strings.Repeat("long ", 20_000) + "')"); len(res.Content) != 2 || !strings.Contains(string(transport.Encoded(out)), "[in a file: .paddock/") {
-		t.Errorf("of a long document it says %v", out)
+	if out, res := run("display('text/html', '" + strings.Repeat("long ", 20_000) + "')"); len(res.Content) != 2 {
+		t.Errorf("of a long document: len(res.Content): got %d, want 2: %v", len(res.Content), res.Content)
+	} else if !strings.Contains(string(transport.Encoded(out)), "[in a file: .paddock/") {
+		t.Errorf("of a long document: string(transport.Encoded(out)): got %q, want %q in it",
+			string(transport.Encoded(out)), "[in a file: .paddock/")
 	}
 }
 
 func TestBashIsWhereASessionHasAMachine(t *testing.T) {
 	c := withMachines(t, nil)
 	_, res := useTool(t, c, "execute_code", `{"language":"bash","code":"1"}`)
-	if text := string(transport.Encoded(res)); !res.IsError || !strings.Contains(text, `isolation \"linux\" does`) {
-		t.Errorf("in wasm: %s", text)
+	if text := string(transport.Encoded(res)); !res.IsError {
+		t.Errorf("in wasm: res.IsError: got false, want true: %s", text)
+	} else if !strings.Contains(text, `isolation \"linux\" does`) {
+		t.Errorf("in wasm: got %q, want %q in it", text, `isolation \"linux\" does`)
 	}
 	made, _ := useTool(t, c, "create_session", `{"image":"some","language":"bash"}`)
 	if made["isolation"] != "linux" {
@@ -87,8 +98,12 @@ func TestBashIsWhereASessionHasAMachine(t *testing.T) {
 	id := made["session_id"].(string)
 	useTool(t, c, "execute_code", `{"session_id":"`+id+`","code":"spawn server 8000"}`)
 	info, _ := useTool(t, c, "get_workspace_info", `{"session_id":"`+id+`"}`)
-	if text := string(transport.Encoded(info)); info["image"] != "some" || !strings.Contains(text, `"command":"server 8000"`) || !strings.Contains(text, "server 8000 has begun") {
-		t.Errorf("the session is %s", text)
+	if text := string(transport.Encoded(info)); info["image"] != "some" {
+		t.Errorf(`the session: info["image"]: got %q, want %q`, info["image"], "some")
+	} else if !strings.Contains(text, `"command":"server 8000"`) {
+		t.Errorf("the session: got %q, want %q in it", text, `"command":"server 8000"`)
+	} else if !strings.Contains(text, "server 8000 has begun") {
+		t.Errorf("the session: got %q, want %q in it", text, "server 8000 has begun")
 	}
 	_, res = useTool(t, c, "create_session", `{"image":"some","isolation":"wasm"}`)
 	if !res.IsError {

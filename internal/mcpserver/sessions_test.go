@@ -20,8 +20,12 @@ func TestConnectionsHaveTheirOwnDefaultSession(t *testing.T) {
 	one, two := connect(t, s, "one", nil), connect(t, s, "two", nil)
 	first := use(t, one, "execute_code", map[string]any{"language": "python", "code": "x = 1"})
 	second := use(t, two, "execute_code", map[string]any{"language": "python", "code": "x"})
-	if field[string](t, first, "session_id") == field[string](t, second, "session_id") || field[bool](t, second, "success") {
-		t.Error("two connections share a session")
+	if field[string](t, first, "session_id") == field[string](t, second, "session_id") {
+		t.Errorf(`field[string](t, first, "session_id"): got %v, want another`,
+			field[string](t, first, "session_id"))
+	}
+	if field[bool](t, second, "success") {
+		t.Error("a variable of the other connection: got it, want an error")
 	}
 	named := use(t, two, "execute_code", map[string]any{"code": "x", "session_id": field[string](t, first, "session_id")})
 	if field[string](t, named, "result") != "1" {
@@ -41,8 +45,10 @@ func TestTheDefaultSessionIsMadeOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if all, err := s.config.Sessions.List(session.Local); err != nil || len(all) != 1 {
-		t.Errorf("there are %d sessions, %v", len(all), err)
+	if all, err := s.config.Sessions.List(session.Local); err != nil {
+		t.Error(err)
+	} else if len(all) != 1 {
+		t.Errorf("len(all): got %d, want 1: %v", len(all), all)
 	}
 }
 
@@ -71,8 +77,10 @@ func TestRequestsThatNobodyBindsAreDenied(t *testing.T) {
 	if _, err := cs.ListResources(t.Context(), nil); err == nil {
 		t.Error("resources are listed")
 	}
-	if _, err := cs.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "paddock://sessions/a/files/b"}); err == nil || !strings.Contains(err.Error(), "denied") {
-		t.Errorf("a resource is read: %v", err)
+	if _, err := cs.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "paddock://sessions/a/files/b"}); err == nil {
+		t.Error("reading a resource: got no error, want one")
+	} else if !strings.Contains(err.Error(), "denied") {
+		t.Errorf("reading a resource: got error %v, want %q in it", err, "denied")
 	}
 }
 
@@ -98,8 +106,10 @@ func TestTheBindingDecidesWhoseSessionsThereAre(t *testing.T) {
 	if _, err := cs.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "paddock://sessions/" + id + "/files/a.txt"}); err == nil {
 		t.Error("somebody else's file is read as a resource")
 	}
-	if list, err := cs.ListResources(t.Context(), nil); err != nil || len(list.Resources) != 0 {
-		t.Errorf("bob sees %v, %v", list, err)
+	if list, err := cs.ListResources(t.Context(), nil); err != nil {
+		t.Errorf("bob: got error %v, want none", err)
+	} else if len(list.Resources) != 0 {
+		t.Errorf("bob: list.Resources: got %v, want none", list.Resources)
 	}
 
 	bound = Bound{Owner: "bob"} // without a default every call has a session of its own
@@ -127,8 +137,13 @@ func TestClientsAtTheSameTime(t *testing.T) {
 			}
 			calls.Wait()
 			res, err := cs.CallTool(t.Context(), &mcp.CallToolParams{Name: "get_workspace_info"})
-			if err != nil || field[float64](t, res, "execution_count") != 10 || len(field[[]any](t, res, "files")) != 5 {
-				t.Errorf("client %d: %v, %v", k, res.StructuredContent, err)
+			if err != nil {
+				t.Errorf("client %d: got error %v, want none", k, err)
+			} else {
+				wantEqual(t, fmt.Sprintf(`client %d: field[float64](t, res, "execution_count")`, k),
+					field[float64](t, res, "execution_count"), 10)
+				wantEqual(t, fmt.Sprintf(`client %d: len(field[[]any](t, res, "files"))`, k),
+					len(field[[]any](t, res, "files")), 5)
 			}
 		})
 	}
@@ -145,8 +160,12 @@ func oneOfMany(t *testing.T, cs *mcp.ClientSession, client, n int) {
 	params := &mcp.CallToolParams{Name: name, Arguments: args}
 	params.SetProgressToken(fmt.Sprint(n))
 	res, err := cs.CallTool(t.Context(), params)
-	if err != nil || res.IsError {
-		t.Errorf("%s: %v, %v", name, res, err)
+	if err != nil {
+		t.Errorf("%s: got error %v, want none", name, err)
+		return
+	}
+	if res.IsError {
+		t.Errorf("%s: res.IsError: got true, want false: %v", name, res)
 		return
 	}
 	if name == "execute_code" && field[string](t, res, "stdout") != fmt.Sprintln(client*1000+n) {
@@ -190,8 +209,10 @@ func TestOneExecutionIsCancelledByItsID(t *testing.T) {
 	}()
 	<-printed // it has begun
 	res := use(t, cs, "get_workspace_info", map[string]any{"session_id": "mine"})
-	if state, notice := field[string](t, res, "state"), field[string](t, res, "notice"); state != "running" || !strings.Contains(notice, "busy") {
-		t.Errorf("it is %q, and why there are no variables is told as %q", state, notice)
+	if state, notice := field[string](t, res, "state"), field[string](t, res, "notice"); state != "running" {
+		t.Errorf("state: got %q, want %q", state, "running")
+	} else if !strings.Contains(notice, "busy") {
+		t.Errorf("notice: got %q, want %q in it", notice, "busy")
 	}
 	if res := use(t, cs, "cancel_execution", map[string]any{"session_id": "mine", "execution_id": "x-other"}); field[bool](t, res, "cancelled") {
 		t.Error("an unknown id stopped something")
@@ -216,8 +237,10 @@ func TestMistakesInAConfigAreTold(t *testing.T) {
 		{"instructions that nobody sees whole", Config{Sessions: m, Instructions: strings.Repeat("ä", maxInstructions+1)}, "2049 characters"},
 	}
 	for _, test := range tests {
-		if _, err := New(test.config); err == nil || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%s: %v", test.name, err)
+		if _, err := New(test.config); err == nil {
+			t.Errorf("%s: got no error, want one", test.name)
+		} else if !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: got error %v, want %q in it", test.name, err, test.want)
 		}
 	}
 	s, err := New(Config{Sessions: m, Tools: []string{"files"}, Instructions: "hi"})
@@ -226,9 +249,11 @@ func TestMistakesInAConfigAreTold(t *testing.T) {
 	}
 	cs := connect(t, s, "test", nil)
 	list, err := cs.ListTools(t.Context(), nil)
-	if err != nil || len(list.Tools) != 5 || cs.InitializeResult().Instructions != "hi" {
-		t.Errorf("there are %d tools, %v", len(list.Tools), err)
+	if err != nil {
+		t.Fatal(err)
 	}
+	wantEqual(t, "len(list.Tools)", len(list.Tools), 5)
+	wantEqual(t, "cs.InitializeResult().Instructions", cs.InitializeResult().Instructions, "hi")
 }
 
 // TestALongFileIsReadInParts follows what each answer says about the next.
@@ -290,8 +315,11 @@ func TestResourcesAreListedInPages(t *testing.T) {
 		t.Errorf("%d of %d files are listed", seen, files)
 	}
 	read, err := cs.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: fileURI(onlySession(t, cs), "0001")})
-	if err != nil || len(read.Contents) != 1 {
-		t.Errorf("an empty file gives %v, %v", read, err)
+	if err != nil {
+		t.Fatalf("an empty file: got error %v, want none", err)
+	}
+	if len(read.Contents) != 1 {
+		t.Errorf("an empty file: len(read.Contents): got %d, want 1: %v", len(read.Contents), read.Contents)
 	}
 }
 

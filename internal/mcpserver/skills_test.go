@@ -125,8 +125,11 @@ func TestASkillIsInstalledUpdatedFoundAndRemoved(t *testing.T) {
 	if got, want := field[string](t, res, "digest"), "sha256:"; !strings.HasPrefix(got, want) {
 		t.Errorf("the digest: got %s, want %s at its beginning", got, want)
 	}
-	if notes := fmt.Sprint(field[[]any](t, res, "notes")); !strings.Contains(notes, "has the rights of the program's session") || !strings.Contains(notes, "it uses: github/*.") {
-		t.Errorf("it notes %s", notes)
+	if notes := fmt.Sprint(field[[]any](t, res, "notes")); !strings.Contains(notes, "has the rights of the program's session") {
+		t.Errorf(`field[[]any](t, res, "notes"): got %q, want %q in it`,
+			notes, "has the rights of the program's session")
+	} else if !strings.Contains(notes, "it uses: github/*.") {
+		t.Errorf(`field[[]any](t, res, "notes"): got %q, want %q in it`, notes, "it uses: github/*.")
 	}
 	first := field[string](t, res, "digest")
 	web.put(t, "words.zip", "words/SKILL.md", exampleSkill, "words/scripts/count.py", "print(2)\n", "words/new.md", "New.\n")
@@ -147,14 +150,18 @@ func TestASkillIsInstalledUpdatedFoundAndRemoved(t *testing.T) {
 		"description": `{"description":"Counts the words of a text.","name":"words","package":"skills.words","path":"/skills/words","successes":0,"uses":0}`,
 	} {
 		res := use(t, cs, "skill_search", map[string]any{"query": "words of a text", "detail_level": level})
-		if found := field[[]any](t, res, "skills"); len(found) != 1 || string(transport.Encoded(found[0])) != want {
-			t.Errorf("%s gives %s", level, transport.Encoded(found))
+		if found := field[[]any](t, res, "skills"); len(found) != 1 {
+			t.Errorf("%s: len(found): got %d, want 1: %v", level, len(found), found)
+		} else if string(transport.Encoded(found[0])) != want {
+			t.Errorf("%s: string(transport.Encoded(found[0])): got %q, want %q",
+				level, string(transport.Encoded(found[0])), want)
 		}
 	}
 	res = use(t, cs, "skill_search", map[string]any{"query": "words", "detail_level": "full"})
-	if full := string(transport.Encoded(res.StructuredContent)); !strings.Contains(full, `"instructions":"# Words`) || !strings.Contains(full, `"tools":["github/*"]`) || !strings.Contains(full, url) {
-		t.Errorf("all of it is %s", full)
-	}
+	full := string(transport.Encoded(res.StructuredContent))
+	wantPart(t, "all of it", full, `"instructions":"# Words`)
+	wantPart(t, "all of it", full, `"tools":["github/*"]`)
+	wantPart(t, "all of it", full, url)
 	if res := use(t, cs, "skill_remove", map[string]any{"name": "words"}); res.IsError {
 		t.Errorf("removing gives %v", res.StructuredContent)
 	}
@@ -181,8 +188,11 @@ func TestADamagedSkillKeepsNoOtherFromBeingToldOf(t *testing.T) {
 		damaged++
 		return errors.Join(os.Remove(file), os.WriteFile(file, []byte("spoilt"), 0o600))
 	})
-	if err != nil || damaged == 0 {
-		t.Fatalf("%d were damaged, %v", damaged, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if damaged == 0 {
+		t.Fatal("damaged: got 0, want more")
 	}
 	res := use(t, cs, "skill_search", map[string]any{"query": "numbers", "detail_level": "full"})
 	if res.IsError {
@@ -193,8 +203,10 @@ func TestADamagedSkillKeepsNoOtherFromBeingToldOf(t *testing.T) {
 		text, problem := fmt.Sprint(one["instructions"]), fmt.Sprint(one["problem"])
 		good := strings.Contains(text, "def good") && one["problem"] == nil
 		bad := one["instructions"] == nil && strings.HasPrefix(problem, "what it holds is left out: the skill ")
-		if one["name"] == "good" && !good || one["name"] == "bad" && !bad {
-			t.Errorf("it gives %s", transport.Encoded(one))
+		if name := one["name"]; name == "good" && !good {
+			t.Errorf("the good one gives %s", transport.Encoded(one))
+		} else if name == "bad" && !bad {
+			t.Errorf("the bad one gives %s", transport.Encoded(one))
 		}
 	}
 	if n := len(field[[]any](t, res, "skills")); n != 2 {
@@ -222,8 +234,10 @@ func TestHostileBundlesAreRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			res := use(t, cs, "skill_install", map[string]any{"source": web.put(t, "a.zip", test.files...)})
-			if code := field[map[string]any](t, res, "error")["code"]; !res.IsError || code != test.want {
-				t.Errorf("it gives %v", res.StructuredContent)
+			if code := field[map[string]any](t, res, "error")["code"]; !res.IsError {
+				t.Errorf("res.IsError: got false, want true: %v", res.StructuredContent)
+			} else if code != test.want {
+				t.Errorf(`field[map[string]any](t, res, "error")["code"]: got %v, want %v`, code, test.want)
 			}
 		})
 	}
@@ -267,19 +281,30 @@ func TestSkillsAreResources(t *testing.T) {
 	}
 	for uri, want := range map[string]string{"skill://words/SKILL.md": exampleSkill, "skill://words/references/deep/more.md": "More.\n"} {
 		read, err := cs.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: uri})
-		if err != nil || read.Contents[0].Text != want || read.Contents[0].MIMEType != "text/markdown" {
-			t.Errorf("%s is %+v, %v", uri, read, err)
+		if err != nil {
+			t.Fatalf("%s: got error %v, want none", uri, err)
 		}
+		wantEqual(t, fmt.Sprintf("%s: read.Contents[0].Text", uri), read.Contents[0].Text, want)
+		wantEqual(t, fmt.Sprintf("%s: read.Contents[0].MIMEType", uri), read.Contents[0].MIMEType, "text/markdown")
 	}
 	read, err := cs.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "skill://words/assets/a.bin"})
-	if err != nil || !bytes.Equal(read.Contents[0].Blob, []byte{0, 1}) {
-		t.Errorf("bytes are %+v, %v", read, err)
+	if err != nil {
+		t.Fatalf("bytes: got error %v, want none", err)
+	}
+	if !bytes.Equal(read.Contents[0].Blob, []byte{0, 1}) {
+		t.Errorf("bytes: read.Contents[0].Blob: got %q, want %q", read.Contents[0].Blob, []byte{0, 1})
 	}
 	for _, uri := range []string{"skill://words/", "skill://words/../zeros/SKILL.md", "skill://words/..%2fzeros%2fSKILL.md", "skill://words/nothing", "skill://../words/SKILL.md", "skill://words%2f..%2fzeros/SKILL.md", "skill://nothing/SKILL.md", "skill://"} {
 		_, err := cs.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: uri})
 		var wire *jsonrpc.Error
-		if err == nil || !errors.As(err, &wire) || wire.Code != jsonrpc.CodeInvalidParams {
-			t.Errorf("%s gives %v", uri, err)
+		if err == nil {
+			t.Fatalf("%s: got no error, want one", uri)
+		}
+		if !errors.As(err, &wire) {
+			t.Fatalf("%s: got %v, want an error of another type", uri, err)
+		}
+		if wire.Code != jsonrpc.CodeInvalidParams {
+			t.Errorf("%s: wire.Code: got %v, want %v", uri, wire.Code, jsonrpc.CodeInvalidParams)
 		}
 	}
 }
@@ -293,8 +318,15 @@ func TestManySkillsAreListedInPages(t *testing.T) {
 	}
 	s := newServer(t, Config{Skills: store}, session.Config{})
 	first, err := s.listSkills("local", &listSkillsParams{})
-	if err != nil || len(first.Skills) != skillPage || first.NextCursor != "s049" {
-		t.Fatalf("the first page has %d and %q, %v", len(first.Skills), first.NextCursor, err)
+	if err != nil {
+		t.Fatalf("the first page: got error %v, want none", err)
+	}
+	if len(first.Skills) != skillPage {
+		t.Fatalf("the first page: len(first.Skills): got %d, want %d: %v",
+			len(first.Skills), skillPage, first.Skills)
+	}
+	if first.NextCursor != "s049" {
+		t.Fatalf("the first page: first.NextCursor: got %q, want %q", first.NextCursor, "s049")
 	}
 	second, err := s.listSkills("local", &listSkillsParams{Cursor: first.NextCursor})
 	if err != nil {
@@ -352,8 +384,10 @@ func TestSkillsAreSavedInEachLanguageAndChecked(t *testing.T) {
 		{"none", "perl", "sub add {}", "language"},
 	} {
 		res := save(c.name, c.language, c.code)
-		if text := string(transport.Encoded(res)); res.IsError != (c.wrong != "") || !strings.Contains(text, c.wrong) {
-			t.Errorf("%s: %s", c.name, text)
+		if text := string(transport.Encoded(res)); res.IsError != (c.wrong != "") {
+			t.Errorf("%s: is an error: got %v, want %v: %s", c.name, res.IsError, c.wrong != "", text)
+		} else if !strings.Contains(text, c.wrong) {
+			t.Errorf("string(transport.Encoded(res)): got %q, want %q in it", text, c.wrong)
 		}
 	}
 }

@@ -40,8 +40,12 @@ func asTask(t *testing.T, url, code string) (id string) {
 	r := post(t, url, called(1, code, fmt.Sprintf(modernMeta, knowsTasks)), modernHeaders("tools/call", "execute_code")...)
 	var answer struct{ Result map[string]any }
 	body := bodyOf(t, r)
-	if err := json.Unmarshal([]byte(body), &answer); err != nil || answer.Result["resultType"] != "task" || answer.Result["status"] != "working" {
-		t.Fatalf("%v: %s", err, body)
+	if err := json.Unmarshal([]byte(body), &answer); err != nil {
+		t.Fatalf("got error %v, want none: %s", err, body)
+	} else if answer.Result["resultType"] != "task" {
+		t.Fatalf(`answer.Result["resultType"]: got %q, want %q`, answer.Result["resultType"], "task")
+	} else if answer.Result["status"] != "working" {
+		t.Fatalf(`answer.Result["status"]: got %q, want %q`, answer.Result["status"], "working")
 	}
 	return answer.Result["taskId"].(string)
 }
@@ -79,25 +83,37 @@ func TestACallThatTakesLongBecomesATask(t *testing.T) {
 	wantEqual(t, "the result while it runs", running["result"], nil)
 	release()
 	res := settled(t, url, id)
-	if data, _ := json.Marshal(res["result"]); res["status"] != "completed" || !strings.Contains(string(data), `"stdout":"a\nb\n"`) {
-		t.Errorf("it ended as %v", res)
+	if data, _ := json.Marshal(res["result"]); res["status"] != "completed" {
+		t.Errorf(`res["status"]: got %q, want %q`, res["status"], "completed")
+	} else if !strings.Contains(string(data), `"stdout":"a\nb\n"`) {
+		t.Errorf(`json.Marshal(res["result"]): got %q, want %q in it`, string(data), `"stdout":"a\nb\n"`)
 	}
-	if _, res, _ := ofTask(t, url, "tasks/cancel", id); res["resultType"] != "complete" || len(res) != 1 {
-		t.Errorf("cancelling it then: %v", res)
+	if _, res, _ := ofTask(t, url, "tasks/cancel", id); res["resultType"] != "complete" {
+		t.Errorf(`cancelling it then: res["resultType"]: got %q, want %q`, res["resultType"], "complete")
+	} else if len(res) != 1 {
+		t.Errorf("cancelling it then: len(res): got %d, want 1: %v", len(res), res)
 	}
 }
 
 func TestATaskIsCancelled(t *testing.T) {
 	s, _, url := newHTTP(t, transport.Config{TasksDir: t.TempDir(), TaskAfter: 20 * time.Millisecond})
 	id := asTask(t, url, "x = 1\nsleep(600)")
-	if _, res, _ := ofTask(t, url, "tasks/cancel", id); res["resultType"] != "complete" || len(res) != 1 {
-		t.Errorf("the answer is %v", res)
+	if _, res, _ := ofTask(t, url, "tasks/cancel", id); res["resultType"] != "complete" {
+		t.Errorf(`the answer: res["resultType"]: got %q, want %q`, res["resultType"], "complete")
+	} else if len(res) != 1 {
+		t.Errorf("the answer: len(res): got %d, want 1: %v", len(res), res)
 	}
-	if res := settled(t, url, id); res["status"] != "cancelled" || res["result"] != nil {
-		t.Errorf("it ended as %v", res)
+	if res := settled(t, url, id); res["status"] != "cancelled" {
+		t.Errorf(`res["status"]: got %q, want %q`, res["status"], "cancelled")
+	} else if res["result"] != nil {
+		t.Errorf(`res["result"]: got %+v, want nil`, res["result"])
 	}
-	if all, err := s.config.Sessions.List(""); err != nil || len(all) != 1 || all[0].State == session.Running {
-		t.Errorf("its session is %+v, %v", all, err)
+	if all, err := s.config.Sessions.List(""); err != nil {
+		t.Errorf("its session: got error %v, want none", err)
+	} else if len(all) != 1 {
+		t.Errorf("its session: len(all): got %d, want 1: %v", len(all), all)
+	} else if all[0].State == session.Running {
+		t.Errorf("its session: all[0].State: got %v, want another", all[0].State)
 	}
 }
 
@@ -105,19 +121,27 @@ func TestATaskIsItsOwners(t *testing.T) {
 	_, _, url := newHTTP(t, transport.Config{TasksDir: t.TempDir(), TaskAfter: 20 * time.Millisecond})
 	id := asTask(t, url, "sleep(600)")
 	for _, method := range []string{"tasks/get", "tasks/update", "tasks/cancel"} {
-		if status, _, code := ofTask(t, url, method, id, "Owner: else"); status != 400 || code != -32602 {
-			t.Errorf("%s by somebody else: %d %d", method, status, code)
+		if status, _, code := ofTask(t, url, method, id, "Owner: else"); status != 400 {
+			t.Errorf("%s by somebody else: status: got %v, want 400", method, status)
+		} else if code != -32602 {
+			t.Errorf("%s by somebody else: code: got %v, want %v", method, code, -32602)
 		}
-		if status, _, code := ofTask(t, url, method, "../../etc/passwd"); status != 400 || code != -32602 {
-			t.Errorf("%s of nothing: %d %d", method, status, code)
+		if status, _, code := ofTask(t, url, method, "../../etc/passwd"); status != 400 {
+			t.Errorf("%s of nothing: status: got %v, want 400", method, status)
+		} else if code != -32602 {
+			t.Errorf("%s of nothing: code: got %v, want %v", method, code, -32602)
 		}
 		body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":{"taskId":%q`+modernMeta+`}}`, method, id, "")
-		if r := post(t, url, body, modernHeaders(method, id)...); r.StatusCode != 400 || !strings.Contains(bodyOf(t, r), "-32021") {
-			t.Errorf("%s by who knows no tasks: %s", method, r.Status)
+		if r := post(t, url, body, modernHeaders(method, id)...); r.StatusCode != 400 {
+			t.Errorf("%s by a client that knows no tasks: r.StatusCode: got %v, want 400", method, r.StatusCode)
+		} else if !strings.Contains(bodyOf(t, r), "-32021") {
+			t.Errorf("%s by a client that knows no tasks: want -32021 in the body", method)
 		}
 		body = fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":{"taskId":%q`+modernMeta+`}}`, method, id, knowsTasks)
-		if r := post(t, url, body, modernHeaders(method, "another")...); r.StatusCode != 400 || !strings.Contains(bodyOf(t, r), "-32020") {
-			t.Errorf("%s with another name in the header: %s", method, r.Status)
+		if r := post(t, url, body, modernHeaders(method, "another")...); r.StatusCode != 400 {
+			t.Errorf("%s with another name in the header: r.StatusCode: got %v, want 400", method, r.StatusCode)
+		} else if !strings.Contains(bodyOf(t, r), "-32020") {
+			t.Errorf("%s with another name in the header: want -32020 in the body", method)
 		}
 	}
 	if _, res, _ := ofTask(t, url, "tasks/get", id); res["status"] != "working" {
@@ -136,8 +160,11 @@ func TestATaskSurvivesARestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	locks, err := filepath.Glob(filepath.Join(dir, "lock-*"))
-	if err != nil || len(locks) != 1 {
-		t.Fatalf("the process has the locks %v, %v", locks, err)
+	if err != nil {
+		t.Fatalf("the process has the locks: got error %v, want none", err)
+	}
+	if len(locks) != 1 {
+		t.Fatalf("the process has the locks: len(locks): got %d, want 1: %v", len(locks), locks)
 	}
 	_, beside := overHTTP(t, s, c) // another process on the folder
 	if _, res, _ := ofTask(t, url, "tasks/get", cut); res["status"] != "working" {
@@ -146,27 +173,36 @@ func TestATaskSurvivesARestart(t *testing.T) {
 	if _, res, _ := ofTask(t, beside, "tasks/get", done); res["status"] != "completed" {
 		t.Errorf("to another process it is %v", res)
 	}
-	if err := os.Remove(locks[0]); err != nil { // then it is nobody's, as when its process is killed
+	if err := os.Remove(locks[0]); err != nil { // then no process owns it, as when its process is killed
 		t.Fatal(err)
 	}
 	_, again := overHTTP(t, s, c)
-	if res := settled(t, again, done); res["status"] != "completed" || !strings.Contains(fmt.Sprint(res["result"]), "kept") {
-		t.Errorf("the one that had ended is %v", res)
+	if res := settled(t, again, done); res["status"] != "completed" {
+		t.Errorf(`res["status"]: got %q, want %q`, res["status"], "completed")
+	} else if !strings.Contains(fmt.Sprint(res["result"]), "kept") {
+		t.Errorf(`res["result"]: got %q, want %q in it`, fmt.Sprint(res["result"]), "kept")
 	}
 	res := settled(t, again, cut)
-	if e, _ := res["error"].(map[string]any); res["status"] != "failed" || e["code"] != -32603.0 {
-		t.Errorf("the one that ran is %v", res)
+	if e, _ := res["error"].(map[string]any); res["status"] != "failed" {
+		t.Errorf(`the one that ran: res["status"]: got %q, want %q`, res["status"], "failed")
+	} else if e["code"] != -32603.0 {
+		t.Errorf(`the one that ran: e["code"]: got %v, want %v`, e["code"], -32603.0)
 	}
 }
 
 func TestWithoutTheExtensionThereAreNoTasks(t *testing.T) {
 	_, _, url := newHTTP(t, transport.Config{TasksDir: t.TempDir(), TaskAfter: time.Millisecond})
 	body := bodyOf(t, post(t, url, called(1, "sleep(0.1)\nx = 1", fmt.Sprintf(modernMeta, "")), modernHeaders("tools/call", "execute_code")...))
-	if strings.Contains(body, "taskId") || !strings.Contains(body, `"resultType":"complete"`) {
-		t.Errorf("it is %s", body)
+	if strings.Contains(body, "taskId") {
+		t.Errorf("body: got %q, want no %q in it", body, "taskId")
+	}
+	if !strings.Contains(body, `"resultType":"complete"`) {
+		t.Errorf("body: got %q, want %q in it", body, `"resultType":"complete"`)
 	}
 	_, _, without := newHTTP(t, transport.Config{})
-	if status, _, code := ofTask(t, without, "tasks/get", "x"); status != http.StatusNotFound || code != -32601 {
-		t.Errorf("where there are none: %d %d", status, code)
+	if status, _, code := ofTask(t, without, "tasks/get", "x"); status != http.StatusNotFound {
+		t.Errorf("where there are none: status: got %v, want %v", status, http.StatusNotFound)
+	} else if code != -32601 {
+		t.Errorf("where there are none: code: got %v, want %v", code, -32601)
 	}
 }

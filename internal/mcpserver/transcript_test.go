@@ -32,11 +32,14 @@ var update = flag.Bool("update", false, "write the transcripts anew from what th
 //
 // and ids that differ from run to run are numbered: SESSION1, EXECUTION1. A line
 // "tools: SETS" at a file's top offers these sets in place of the usual ones. The answers
-// to initialize, server/discover and tools/list stand in testdata/golden ([goldens]).
+// to initialize, server/discover and tools/list are in testdata/golden ([goldens]).
 func TestTranscripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("there are no transcripts: %v", err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) == 0 {
+		t.Fatal("len(files): got 0, want more")
 	}
 	said := openGoldens(t)
 	for _, name := range files {

@@ -14,13 +14,15 @@ import (
 func TestOnlyClientsThatShowFormsAreAsked(t *testing.T) {
 	for says, want := range map[string]bool{"null": false, "{}": true, `{"form":{}}`: true, `{"url":{}}`: false, `{"form":{},"url":{}}`: true} {
 		var can *mcp.ElicitationCapabilities
-		if err := json.Unmarshal([]byte(says), &can); err != nil || CanElicit(can) != want {
-			t.Errorf("with %s it is %v, %v", says, CanElicit(can), err)
+		if err := json.Unmarshal([]byte(says), &can); err != nil {
+			t.Errorf("with %s: got error %v, want none", says, err)
+		} else if CanElicit(can) != want {
+			t.Errorf("with %s: CanElicit(can): got %v, want %v", says, CanElicit(can), want)
 		}
 	}
 }
 
-// What stands in a question is what will be sent, and changes nothing of how it is read.
+// A question shows what will be sent, and that text does not change how the question is read.
 func TestAQuestionShowsDataAsData(t *testing.T) {
 	p := Question(approval.Approval{ID: "ap-1", Call: approval.Call{Server: "mail", Tool: "send\nserver: bank", Arguments: json.RawMessage("{\"a\":\"\u202e\\u001b[2J\x7f\U000e0101\u3164\"}")}})
 	if want := "server: mail\ntool: send\\u000aserver: bank\narguments: {\"a\":\"\\u202e\\u001b[2J\\u007f\\udb40\\udd01\\u3164\"}"; !strings.HasSuffix(p.Message, want) {
@@ -43,8 +45,10 @@ func TestWhoIsNotShownAllOfACallCanOnlyDenyIt(t *testing.T) {
 		"its name":  {ID: "ap-1", Call: approval.Call{Server: "s", Tool: text, Arguments: json.RawMessage(`{"begins": 0, "ends":1}`)}},
 	} {
 		p := Question(a)
-		if offered := p.RequestedSchema.(*jsonschema.Schema).Properties[decisionField].Enum; len(offered) != 1 || offered[0] != "deny" {
-			t.Errorf("%s: %v is offered", name, offered)
+		if offered := p.RequestedSchema.(*jsonschema.Schema).Properties[decisionField].Enum; len(offered) != 1 {
+			t.Errorf("%s: len(offered): got %d, want 1: %v", name, len(offered), offered)
+		} else if offered[0] != "deny" {
+			t.Errorf("%s: offered[0]: got %q, want %q", name, offered[0], "deny")
 		}
 		if n := len([]rune(p.Message)); n > maxShown+500 {
 			t.Errorf("%s: the question has %d characters", name, n)

@@ -36,8 +36,10 @@ func TestWhatRunsLeftIsBounded(t *testing.T) {
 	for n := range 100 {
 		end("ann", n, 40)
 	}
-	if count, megabytes := held("ann"); count != 1 || megabytes > mostOwnBytes>>20 {
-		t.Errorf("one owner: %d executions, %d MiB", count, megabytes)
+	if count, megabytes := held("ann"); count != 1 {
+		t.Errorf("one owner: count: got %v, want 1", count)
+	} else if megabytes > mostOwnBytes>>20 {
+		t.Errorf("one owner: megabytes: got %v, want at most %v", megabytes, mostOwnBytes>>20)
 	}
 	if r.get(runKey{"ann", "99"}) == nil {
 		t.Error("the last one is not there")

@@ -37,8 +37,10 @@ func TestTheResultsJSON(t *testing.T) {
 		if data, ok := r.Structured.(json.RawMessage); ok && len(data) == 0 {
 			r.Structured = nil
 		}
-		if err := json.Unmarshal(Encoded(r), &want); err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: it is %s, want %s", name, r.appendTo(nil), Encoded(r))
+		if err := json.Unmarshal(Encoded(r), &want); err != nil {
+			t.Errorf("%s: got error %v, want none", name, err)
+		} else if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: got %v, want %v", name, got, want)
 		}
 	}
 }
@@ -46,8 +48,11 @@ func TestTheResultsJSON(t *testing.T) {
 func TestASessionIsItsScopes(t *testing.T) {
 	h := &sessions{}
 	h.add(&mcpSession{id: "a", owner: "o", scope: "*"}, 10)
-	if h.use("a", "o", "files") != nil || h.use("a", "o", "*") == nil {
-		t.Error("a session of one scope is used with another")
+	if h.use("a", "o", "files") != nil {
+		t.Error("with another scope: got a session, want none")
+	}
+	if h.use("a", "o", "*") == nil {
+		t.Error("with its scope: got no session, want it")
 	}
 }
 
@@ -55,8 +60,11 @@ func TestAnIDIsTheSameHoweverItIsWritten(t *testing.T) {
 	m := &mcpSession{}
 	cancelled := false
 	m.begin(idOf([]byte(`"a&b"`)), func(error) { cancelled = true })
-	if !m.cancel(json.RawMessage("\"a\\u0026b\"")) || !cancelled {
-		t.Error("a call is not found by its id")
+	if !m.cancel(json.RawMessage("\"a\\u0026b\"")) {
+		t.Error("cancelling a call by its id: got false, want true")
+	}
+	if !cancelled {
+		t.Error("cancelled: got false, want true")
 	}
 }
 
@@ -96,11 +104,17 @@ func TestKeptStreamsAreBounded(t *testing.T) {
 	for _, s := range all {
 		bytes += s.size()
 	}
-	if last := all[99].size(); bytes > 2*ownerKept || last != 1<<20 {
-		t.Errorf("%d bytes are kept, %d of the last", bytes, last)
+	if last := all[99].size(); bytes > 2*ownerKept {
+		t.Errorf("bytes: got %v, want at most %v", bytes, 2*ownerKept)
+	} else if last != 1<<20 {
+		t.Errorf("all[99].size(): got %v, want %v", last, 1<<20)
 	}
-	if a.sweep(time.Now().Add(2 * keptFor)); a.all != 0 || len(a.owner) != 0 || len(a.streams) != 0 {
-		t.Errorf("afterwards: %+v", &a)
+	if a.sweep(time.Now().Add(2 * keptFor)); a.all != 0 {
+		t.Errorf("afterwards: a.all: got %v, want 0", a.all)
+	} else if len(a.owner) != 0 {
+		t.Errorf("afterwards: a.owner: got %v, want none", a.owner)
+	} else if len(a.streams) != 0 {
+		t.Errorf("afterwards: a.streams: got %v, want none", a.streams)
 	}
 }
 
@@ -114,8 +128,10 @@ func TestLargeBodiesAreCounted(t *testing.T) {
 		}
 		releases = append(releases, release)
 	}
-	if _, ok := b.take("two", 10<<20, 1); len(releases) != 3 || !ok {
-		t.Errorf("%d of 10 MiB are in hand, another owner's: %v", len(releases), ok)
+	if _, ok := b.take("two", 10<<20, 1); len(releases) != 3 {
+		t.Errorf("len(releases): got %d, want 3: %v", len(releases), releases)
+	} else if !ok {
+		t.Error(`b.take("two", 10<<20, 1): got false, want true`)
 	}
 	if _, ok := b.take("one", 1000, 1); !ok {
 		t.Error("a small one is refused")
@@ -133,8 +149,15 @@ func TestAnAnswerIsTakenOnce(t *testing.T) {
 		m := &mcpSession{}
 		came := m.expect(`"a"`)
 		one := reaction{json.RawMessage(`"a"`), json.RawMessage(`{}`)}
-		if m.take(nil) || m.take(&reaction{id: json.RawMessage(`"b"`)}) || !m.take(&one) || m.take(&one) {
-			t.Error("another answer is taken, or the one is not, or twice")
+		switch {
+		case m.take(nil):
+			t.Error("no answer: got true, want false")
+		case m.take(&reaction{id: json.RawMessage(`"b"`)}):
+			t.Error("another answer: got true, want false")
+		case !m.take(&one):
+			t.Error("the answer: got false, want true")
+		case m.take(&one):
+			t.Error("the answer a second time: got true, want false")
 		}
 		if got := <-came; string(got.result) != "{}" {
 			t.Errorf("it is %s", got.result)

@@ -10,8 +10,10 @@ import (
 
 func TestAMessageOfTooManyPartsIsRefused(t *testing.T) {
 	_, err := inspect([]byte(`[` + strings.Repeat("1,", maxParts) + "1,1]"))
-	if want := "parts"; err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("got the error %v, want one about %s", err, want)
+	if want := "parts"; err == nil {
+		t.Error("got no error, want one")
+	} else if !strings.Contains(err.Error(), want) {
+		t.Errorf("got error %v, want %q in it", err, want)
 	}
 }
 
