@@ -29,8 +29,15 @@ func TestAuditFindsWhatATokenDidByItsName(t *testing.T) {
 	}
 	for _, who := range []string{"laptop", made.ID, auth.OfToken + made.ID} {
 		r := command(t, newFake, "audit", "ls", "--principal", who, "--state-dir", state)
-		if r.code != 0 || strings.Count(r.stdout, "file_read") != 1 || !strings.Contains(r.stdout, auth.OfToken+made.ID) {
-			t.Errorf("by %s: got %+v", who, r)
+		if r.code != 0 {
+			t.Errorf("by %s: r.code: got %v, want 0: %s", who, r.code, r.stderr)
+		}
+		if strings.Count(r.stdout, "file_read") != 1 {
+			t.Errorf(`by %s: strings.Count(r.stdout, "file_read"): got %v, want 1`,
+				who, strings.Count(r.stdout, "file_read"))
+		}
+		if !strings.Contains(r.stdout, auth.OfToken+made.ID) {
+			t.Errorf("by %s: r.stdout: got %q, want %q in it", who, r.stdout, auth.OfToken+made.ID)
 		}
 	}
 }
@@ -45,8 +52,15 @@ func TestRootLeavesTheFolderOfAnotherAlone(t *testing.T) {
 	}
 	for _, args := range [][]string{{"token", "create", "laptop"}, {"token", "ls"}, {"session", "rm", "one"}} {
 		r := command(t, newFake, append(args, "--state-dir", state)...)
-		if r.code != exitFailed || !strings.HasPrefix(r.stderr, "paddock: error: the state folder belongs to the user 4321") || !strings.Contains(r.stderr, "runuser -u 4321") {
-			t.Errorf("%q: got %+v", args, r)
+		if r.code != exitFailed {
+			t.Errorf("%q: r.code: got %v, want %v: %s", args, r.code, exitFailed, r.stderr)
+		}
+		if !strings.HasPrefix(r.stderr, "paddock: error: the state folder belongs to the user 4321") {
+			t.Errorf("%q: r.stderr: got %q, want it to begin with %q",
+				args, r.stderr, "paddock: error: the state folder belongs to the user 4321")
+		}
+		if !strings.Contains(r.stderr, "runuser -u 4321") {
+			t.Errorf("%q: r.stderr: got %q, want %q in it", args, r.stderr, "runuser -u 4321")
 		}
 	}
 	for _, name := range []string{"tokens.json", "auth.lock", "audit"} {

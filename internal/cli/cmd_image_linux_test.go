@@ -35,8 +35,10 @@ func importTar(t *testing.T, called, content string) (id string) {
 	}
 	var img struct{ ID string }
 	out := again(t, "image", "import", "root.tar", "--name", called, "--json")
-	if err := json.Unmarshal([]byte(out.stdout), &img); err != nil || out.code != 0 {
-		t.Fatal(out, err)
+	if err := json.Unmarshal([]byte(out.stdout), &img); err != nil {
+		t.Fatal(err)
+	} else if out.code != 0 {
+		t.Fatalf("out.code: got %v, want 0: %s", out.code, out.stderr)
 	}
 	return img.ID
 }
@@ -74,14 +76,19 @@ func TestPruneKeepsWhatSavedMachinesGoOnIn(t *testing.T) {
 	}
 	var removed struct{ Images []string }
 	out := again(t, "image", "prune", "--json")
-	if err := json.Unmarshal([]byte(out.stdout), &removed); err != nil || len(removed.Images) != 1 || removed.Images[0] != lost {
-		t.Errorf("of %s and %s it removed %v: %v %s", saved, lost, removed.Images, err, out.stderr)
+	if err := json.Unmarshal([]byte(out.stdout), &removed); err != nil {
+		t.Errorf("got error %v, want none: %s", err, out.stderr)
+	} else if len(removed.Images) != 1 {
+		t.Errorf("len(removed.Images): got %d, want 1: %v", len(removed.Images), removed.Images)
+	} else if removed.Images[0] != lost {
+		t.Errorf("removed.Images[0]: got %v, want %v", removed.Images[0], lost)
 	}
 }
 
 func TestPruneKeepsWhatSleepingSessionsHaveByItsID(t *testing.T) {
 	command(t, newFake, "image", "ls") // its folders are those of the test
-	asleep, lost, named := importTar(t, "tools", "1"), importTar(t, "tools", "2"), importTar(t, "tools", "3")
+	asleep, lost := importTar(t, "tools", "1"), importTar(t, "tools", "2")
+	importTar(t, "tools", "3") // it has the name
 	fake := sandboxtest.NewFakeMachines(sandboxtest.FakeConfig{Name: "linux"})
 	m, err := session.New(session.Config{Dir: os.Getenv("PADDOCK_STATE_DIR"), Backends: app.Backends{fake}})
 	if err != nil {
@@ -98,7 +105,11 @@ func TestPruneKeepsWhatSleepingSessionsHaveByItsID(t *testing.T) {
 	}
 	var removed struct{ Images []string }
 	out := again(t, "image", "prune", "--json")
-	if err := json.Unmarshal([]byte(out.stdout), &removed); err != nil || len(removed.Images) != 1 || removed.Images[0] != lost {
-		t.Errorf("of %s, %s and %s it removed %v: %v %s", asleep, lost, named, removed.Images, err, out.stderr)
+	if err := json.Unmarshal([]byte(out.stdout), &removed); err != nil {
+		t.Errorf("got error %v, want none: %s", err, out.stderr)
+	} else if len(removed.Images) != 1 {
+		t.Errorf("len(removed.Images): got %d, want 1: %v", len(removed.Images), removed.Images)
+	} else if removed.Images[0] != lost {
+		t.Errorf("removed.Images[0]: got %v, want %v", removed.Images[0], lost)
 	}
 }

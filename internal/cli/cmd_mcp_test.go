@@ -78,8 +78,11 @@ func (c *client) send(line string) {
 func (c *client) receive() string {
 	c.t.Helper()
 	line, err := c.stdout.ReadString('\n')
-	if err != nil || !json.Valid([]byte(line)) {
-		c.t.Fatalf("it printed %q: %v", line, err)
+	if err != nil {
+		c.t.Fatalf("got error %v, want none: %s", err, line)
+	}
+	if !json.Valid([]byte(line)) {
+		c.t.Fatalf("it printed %q, want JSON", line)
 	}
 	return line
 }
@@ -87,8 +90,10 @@ func (c *client) receive() string {
 // ends checks that nothing more comes, and that all was well.
 func (c *client) ends() {
 	c.t.Helper()
-	if rest, err := io.ReadAll(c.stdout); err != nil || len(rest) > 0 {
-		c.t.Errorf("at the end came %q, %v", rest, err)
+	if rest, err := io.ReadAll(c.stdout); err != nil {
+		c.t.Errorf("at the end: got error %v, want none: %s", err, rest)
+	} else if len(rest) > 0 {
+		c.t.Errorf("at the end: got %v, want none", rest)
 	}
 	if err := c.cmd.Wait(); err != nil {
 		c.t.Errorf("it ended with %v", err)
@@ -106,8 +111,10 @@ func TestMCPServesWhatTheConfigurationSays(t *testing.T) {
 		}
 	}
 	c.send(`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`)
-	if list := c.receive(); !strings.Contains(list, `"read_file"`) || strings.Contains(list, `"execute_code"`) {
-		t.Errorf("the tools are %s", list)
+	if list := c.receive(); !strings.Contains(list, `"read_file"`) {
+		t.Errorf("the tools: got %q, want %q in it", list, `"read_file"`)
+	} else if strings.Contains(list, `"execute_code"`) {
+		t.Errorf("the tools: got %q, want no %q in it", list, `"execute_code"`)
 	}
 	c.stdin.Close()
 	c.ends()

@@ -56,8 +56,11 @@ func startServe(t *testing.T, args ...string) *service {
 	// No terminal is told the token itself.
 	if found := regexp.MustCompile(`user was made: (\S+)`).FindStringSubmatch(s.before); found != nil {
 		token, err := os.ReadFile(found[1])
-		if err != nil || strings.Contains(s.before, strings.TrimSpace(string(token))) {
-			t.Fatalf("%v; it said %s", err, s.before)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(s.before, strings.TrimSpace(string(token))) {
+			t.Fatalf("s.before: got %q, want no %q in it", s.before, strings.TrimSpace(string(token)))
 		}
 		s.token = strings.TrimSpace(string(token))
 	}
@@ -105,17 +108,24 @@ func (s *service) ends() string {
 
 func TestServeAsksForTheTokenThatItMade(t *testing.T) {
 	s := startServe(t)
-	if !strings.HasPrefix(s.url, "http://127.0.0.1:") || s.token == "" {
-		t.Fatalf("it is at %s, and said\n%s", s.url, s.before)
+	if !strings.HasPrefix(s.url, "http://127.0.0.1:") {
+		t.Fatalf("s.url: got %q, want it to begin with %q", s.url, "http://127.0.0.1:")
 	}
-	if status, body := s.call("", "print(1)"); status != 401 || !strings.Contains(body, `"denied"`) {
-		t.Errorf("without it: %d %s", status, body)
+	if s.token == "" {
+		t.Fatal("s.token: got none, want one")
+	}
+	if status, body := s.call("", "print(1)"); status != 401 {
+		t.Errorf("without it: status: got %v, want 401: %s", status, body)
+	} else if !strings.Contains(body, `"denied"`) {
+		t.Errorf("without it: body: got %q, want %q in it", body, `"denied"`)
 	}
 	if status, body := s.call("wrong", "print(1)"); status != 401 {
 		t.Errorf("with another: %d %s", status, body)
 	}
-	if status, body := s.call(s.token, "print(1)"); status != 200 || !strings.Contains(body, `"stdout":"1\n"`) {
-		t.Errorf("with it: %d %s", status, body)
+	if status, body := s.call(s.token, "print(1)"); status != 200 {
+		t.Errorf("with it: status: got %v, want 200: %s", status, body)
+	} else if !strings.Contains(body, `"stdout":"1\n"`) {
+		t.Errorf("with it: body: got %q, want %q in it", body, `"stdout":"1\n"`)
 	}
 	if rest := s.ends(); rest != "" {
 		t.Errorf("at last it said %q", rest)
@@ -152,8 +162,10 @@ func TestServeTakesTheTokenOfTheConfiguration(t *testing.T) {
 	if status, body := s.call("configured-token-of-the-test", "print(1)"); status != 200 {
 		t.Errorf("with it: %d %s", status, body)
 	}
-	if said := s.before + s.ends(); strings.Contains(said, "configured-token") || !strings.Contains(said, "request_id=") {
-		t.Errorf("it said\n%s", said)
+	if said := s.before + s.ends(); strings.Contains(said, "configured-token") {
+		t.Errorf("s.before + s.ends(): got %q, want no %q in it", said, "configured-token")
+	} else if !strings.Contains(said, "request_id=") {
+		t.Errorf("s.before + s.ends(): got %q, want %q in it", said, "request_id=")
 	}
 }
 
@@ -162,8 +174,10 @@ func TestServeDevWarns(t *testing.T) {
 	if status, body := s.call("", "print(1)"); status != 200 {
 		t.Errorf("%d %s", status, body)
 	}
-	if rest := s.ends(); !strings.HasPrefix(rest, "paddock: warning: ") || s.token != "" {
-		t.Errorf("it said %q", rest)
+	if rest := s.ends(); !strings.HasPrefix(rest, "paddock: warning: ") {
+		t.Errorf("s.ends(): got %q, want it to begin with %q", rest, "paddock: warning: ")
+	} else if s.token != "" {
+		t.Errorf("s.token: got %q, want none", s.token)
 	}
 }
 
@@ -192,12 +206,16 @@ func TestServeEndsWhenItsCallsAreDone(t *testing.T) {
 		t.Fatal(err)
 	}
 	rest, err := io.ReadAll(stream)
-	if text := first + string(rest); err != nil || !strings.Contains(text, `"stopped_by":"timeout"`) {
-		t.Errorf("the call gives %s, %v", text, err)
+	if text := first + string(rest); err != nil {
+		t.Errorf("the call: got error %v, want none: %s", err, text)
+	} else if !strings.Contains(text, `"stopped_by":"timeout"`) {
+		t.Errorf("the call: got %q, want %q in it", text, `"stopped_by":"timeout"`)
 	}
 	said, err := io.ReadAll(s.stderr)
-	if want := "paddock: ending; 1 call still runs (a second Ctrl-C ends at once)\n"; err != nil || !strings.Contains(string(said), want) {
-		t.Errorf("it said %s, %v", said, err)
+	if want := "paddock: ending; 1 call still runs (a second Ctrl-C ends at once)\n"; err != nil {
+		t.Errorf("got error %v, want none: %s", err, said)
+	} else if !strings.Contains(string(said), want) {
+		t.Errorf("said: got %q, want %q in it", string(said), want)
 	}
 	if err := s.cmd.Wait(); err != nil {
 		t.Errorf("it ended with %v", err)
@@ -209,8 +227,11 @@ func TestAStartThatFailsMakesNoToken(t *testing.T) {
 	s := startServe(t, "--dev")
 	port := s.url[strings.LastIndexByte(s.url, ':')+1 : strings.LastIndexByte(s.url, '/')]
 	r := command(t, newFake, "serve", "--port", port)
-	if r.code != exitFailed || !strings.HasPrefix(r.stderr, "paddock: error: something listens at ") {
-		t.Errorf("it ended with %d and said\n%s", r.code, r.stderr)
+	if r.code != exitFailed {
+		t.Errorf("r.code: got %v, want %v: %s", r.code, exitFailed, r.stderr)
+	}
+	if !strings.HasPrefix(r.stderr, "paddock: error: something listens at ") {
+		t.Errorf("r.stderr: got %q, want it to begin with %q", r.stderr, "paddock: error: something listens at ")
 	}
 	if _, err := os.Stat(filepath.Join(os.Getenv("PADDOCK_STATE_DIR"), auth.LocalTokenFile)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("there is a token: %v", err)
@@ -224,8 +245,12 @@ func TestServeFailsWhereItsTokenCannotBeHad(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := command(t, newFake, "serve", "--port", "0", "--state-dir", state)
-	if r.code != exitFailed || !strings.HasPrefix(r.stderr, "paddock: error: the file local-token in the state folder is damaged: it holds no token\n") {
-		t.Errorf("it ended with %d and said\n%s", r.code, r.stderr)
+	if r.code != exitFailed {
+		t.Errorf("r.code: got %v, want %v: %s", r.code, exitFailed, r.stderr)
+	}
+	if !strings.HasPrefix(r.stderr, "paddock: error: the file local-token in the state folder is damaged: it holds no token\n") {
+		t.Errorf("r.stderr: got %q, want it to begin with %q",
+			r.stderr, "paddock: error: the file local-token in the state folder is damaged: it holds no token\n")
 	}
 }
 
@@ -236,15 +261,21 @@ func TestSetupAsksTheServerThatRuns(t *testing.T) {
 	state := filepath.Dir(regexp.MustCompile(`user was made: (\S+)`).FindStringSubmatch(s.before)[1])
 	t.Setenv("HOME", t.TempDir())
 	refused := "paddock: warning: the paddock that answers at " + s.url + "/s/cursor refuses this token\npaddock: hint: "
-	if r := command(t, newFake, "setup", "cursor", "--http", s.url); r.code != 0 || !strings.HasPrefix(r.stderr, refused) {
-		t.Errorf("with another state folder it ended with %d and said\n%s", r.code, r.stderr)
+	if r := command(t, newFake, "setup", "cursor", "--http", s.url); r.code != 0 {
+		t.Errorf("with another state folder: r.code: got %v, want 0: %s", r.code, r.stderr)
+	} else if !strings.HasPrefix(r.stderr, refused) {
+		t.Errorf("with another state folder: r.stderr: got %q, want it to begin with %q", r.stderr, refused)
 	}
-	if r := command(t, newFake, "setup", "cursor", "--http", s.url, "--state-dir", state); r.code != 0 || r.stderr != "" {
-		t.Errorf("with the server's it ended with %d and said\n%s", r.code, r.stderr)
+	if r := command(t, newFake, "setup", "cursor", "--http", s.url, "--state-dir", state); r.code != 0 {
+		t.Errorf("with the server's: r.code: got %v, want 0: %s", r.code, r.stderr)
+	} else if r.stderr != "" {
+		t.Errorf("with the server's: r.stderr: got %q, want none", r.stderr)
 	}
 	s.ends()
-	if r := command(t, newFake, "setup", "cursor", "--http", s.url); r.code != 0 || r.stderr != "" {
-		t.Errorf("when no server runs it ended with %d and said\n%s", r.code, r.stderr)
+	if r := command(t, newFake, "setup", "cursor", "--http", s.url); r.code != 0 {
+		t.Errorf("when no server runs: r.code: got %v, want 0: %s", r.code, r.stderr)
+	} else if r.stderr != "" {
+		t.Errorf("when no server runs: r.stderr: got %q, want none", r.stderr)
 	}
 }
 
@@ -264,8 +295,14 @@ func TestServeRefusesWhatIsNotSafe(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Setenv("PADDOCK_TRANSPORT_HTTP_AUTH_TOKEN", "configured-token-of-the-test")
 			r := command(t, newFake, append([]string{"serve"}, test.args...)...)
-			if r.code != exitFailed || !strings.HasPrefix(r.stderr, test.want) || strings.Count(r.stderr, "\n") != 2 {
-				t.Errorf("it ended with %d and said\n%s", r.code, r.stderr)
+			if r.code != exitFailed {
+				t.Errorf("r.code: got %v, want %v: %s", r.code, exitFailed, r.stderr)
+			}
+			if !strings.HasPrefix(r.stderr, test.want) {
+				t.Errorf("r.stderr: got %q, want it to begin with %q", r.stderr, test.want)
+			}
+			if strings.Count(r.stderr, "\n") != 2 {
+				t.Errorf(`strings.Count(r.stderr, "\n"): got %v, want 2`, strings.Count(r.stderr, "\n"))
 			}
 		})
 	}
@@ -289,8 +326,10 @@ func TestServeFromPython(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.url = strings.TrimSpace(strings.TrimPrefix(line, "paddock: MCP is served at "))
-	if status, body := s.call("", "print(6*7)"); status != 200 || !strings.Contains(body, `"stdout":"42\n"`) {
-		t.Errorf("%d %s", status, body)
+	if status, body := s.call("", "print(6*7)"); status != 200 {
+		t.Errorf("status: got %v, want 200: %s", status, body)
+	} else if !strings.Contains(body, `"stdout":"42\n"`) {
+		t.Errorf("body: got %q, want %q in it", body, `"stdout":"42\n"`)
 	}
 	s.ends()
 }

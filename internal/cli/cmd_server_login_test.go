@@ -161,8 +161,10 @@ func visit(t *testing.T, address string, follow bool) string {
 	if !follow {
 		return resp.Header.Get("Location")
 	}
-	if page, _ := io.ReadAll(resp.Body); resp.StatusCode != http.StatusOK || !strings.Contains(string(page), "can be closed") {
-		t.Errorf("the browser ends at %d: %s", resp.StatusCode, page)
+	if page, _ := io.ReadAll(resp.Body); resp.StatusCode != http.StatusOK {
+		t.Errorf("the browser ends: resp.StatusCode: got %v, want %v: %s", resp.StatusCode, http.StatusOK, page)
+	} else if !strings.Contains(string(page), "can be closed") {
+		t.Errorf("the browser ends: got %q, want %q in it", string(page), "can be closed")
 	}
 	return ""
 }
@@ -174,8 +176,10 @@ func keepsNoSecret(t *testing.T) {
 		if err != nil || !e.Type().IsRegular() {
 			return err
 		}
-		if text, err := os.ReadFile(path); err != nil || bytes.Contains(text, []byte("hush")) {
-			t.Errorf("%s has a secret (%v)", path, err)
+		if text, err := os.ReadFile(path); err != nil {
+			t.Errorf("%s: got error %v, want none", path, err)
+		} else if bytes.Contains(text, []byte("hush")) {
+			t.Errorf("%s: got %q, want no %q in it", path, text, "hush")
 		}
 		return nil
 	})
@@ -192,11 +196,18 @@ func TestALoginEndsInTheBrowserHereOrInWhatIsPasted(t *testing.T) {
 			if r := command(t, newFake, "server", "add", "docs", g.URL+"/mcp", "--scope", "read"); r.code != 0 {
 				t.Fatalf("%+v", r)
 			}
-			if r := again(t, "server", "ls", "--check"); r.code != exitFailed || !strings.Contains(r.stdout, " login ") || !strings.Contains(r.stdout, "paddock server login docs") {
-				t.Errorf("before the login it is %+v", r)
+			if r := again(t, "server", "ls", "--check"); r.code != exitFailed {
+				t.Errorf("before the login: r.code: got %v, want %v: %s", r.code, exitFailed, r.stderr)
+			} else if !strings.Contains(r.stdout, " login ") {
+				t.Errorf("before the login: r.stdout: got %q, want %q in it", r.stdout, " login ")
+			} else if !strings.Contains(r.stdout, "paddock server login docs") {
+				t.Errorf("before the login: r.stdout: got %q, want %q in it", r.stdout, "paddock server login docs")
 			}
-			if r := again(t, "server", "tools", "docs"); r.code != exitFailed || !strings.Contains(r.stderr, "hint: paddock server login docs") {
-				t.Errorf("before the login its tools are %+v", r)
+			if r := again(t, "server", "tools", "docs"); r.code != exitFailed {
+				t.Errorf("before the login its tools: r.code: got %v, want %v: %s", r.code, exitFailed, r.stderr)
+			} else if !strings.Contains(r.stderr, "hint: paddock server login docs") {
+				t.Errorf("before the login its tools: r.stderr: got %q, want %q in it",
+					r.stderr, "hint: paddock server login docs")
 			}
 			r := loggingIn(t, func(address string) string {
 				for _, other := range []string{"?code=x&state=y", "?error=access_denied", ""} { // any page of the web could
@@ -205,24 +216,38 @@ func TestALoginEndsInTheBrowserHereOrInWhatIsPasted(t *testing.T) {
 				}
 				return visit(t, address, follow)
 			})
-			if r.code != 0 || r.stdout != "docs: logged in\n" || strings.Contains(r.stderr, "hush") {
-				t.Fatalf("the login gives %+v", r)
+			if r.code != 0 {
+				t.Fatalf("the login: r.code: got %v, want 0: %s", r.code, r.stderr)
+			}
+			if r.stdout != "docs: logged in\n" {
+				t.Fatalf("the login: r.stdout: got %q, want %q", r.stdout, "docs: logged in\n")
+			}
+			if strings.Contains(r.stderr, "hush") {
+				t.Fatalf("the login: r.stderr: got %q, want no %q in it", r.stderr, "hush")
 			}
 			if got := g.asked.Get("scope"); !strings.Contains(got, "read") {
 				t.Errorf("it asked for %q", got)
 			}
 			keepsNoSecret(t)
-			if r := again(t, "server", "tools", "docs"); r.code != 0 || !strings.Contains(r.stdout, "secret(") {
-				t.Errorf("after the login its tools are %+v", r)
+			if r := again(t, "server", "tools", "docs"); r.code != 0 {
+				t.Errorf("after the login its tools: r.code: got %v, want 0: %s", r.code, r.stderr)
+			} else if !strings.Contains(r.stdout, "secret(") {
+				t.Errorf("after the login its tools: r.stdout: got %q, want %q in it", r.stdout, "secret(")
 			}
-			if r := again(t, "server", "login", "docs"); r.code != 0 || !strings.Contains(r.stdout, "it lets paddock in already") {
-				t.Errorf("logging in twice gives %+v", r)
+			if r := again(t, "server", "login", "docs"); r.code != 0 {
+				t.Errorf("logging in twice: r.code: got %v, want 0: %s", r.code, r.stderr)
+			} else if !strings.Contains(r.stdout, "it lets paddock in already") {
+				t.Errorf("logging in twice: r.stdout: got %q, want %q in it", r.stdout, "it lets paddock in already")
 			}
-			if r := again(t, "server", "login", "docs", "--forget", "--json"); r.code != 0 || !strings.Contains(r.stdout, `"forgotten"`) {
-				t.Errorf("forgetting gives %+v", r)
+			if r := again(t, "server", "login", "docs", "--forget", "--json"); r.code != 0 {
+				t.Errorf("forgetting: r.code: got %v, want 0: %s", r.code, r.stderr)
+			} else if !strings.Contains(r.stdout, `"forgotten"`) {
+				t.Errorf("forgetting: r.stdout: got %q, want %q in it", r.stdout, `"forgotten"`)
 			}
-			if r := again(t, "server", "ls", "--check"); r.code != exitFailed || !strings.Contains(r.stdout, " login ") {
-				t.Errorf("after that it is %+v", r)
+			if r := again(t, "server", "ls", "--check"); r.code != exitFailed {
+				t.Errorf("r.code: got %v, want %v: %s", r.code, exitFailed, r.stderr)
+			} else if !strings.Contains(r.stdout, " login ") {
+				t.Errorf("r.stdout: got %q, want %q in it", r.stdout, " login ")
 			}
 		})
 	}
@@ -247,8 +272,11 @@ func TestALoginThatIsRefused(t *testing.T) {
 		u, _ := url.Parse(address)
 		return u.Query().Get("redirect_uri") + "?error=access_denied&state=" + u.Query().Get("state")
 	})
-	if r.code != exitFailed || !strings.Contains(r.stderr, "the issuer did not grant the login") {
-		t.Errorf("it gives %+v", r)
+	if r.code != exitFailed {
+		t.Errorf("r.code: got %v, want %v: %s", r.code, exitFailed, r.stderr)
+	}
+	if !strings.Contains(r.stderr, "the issuer did not grant the login") {
+		t.Errorf("r.stderr: got %q, want %q in it", r.stderr, "the issuer did not grant the login")
 	}
 	if r := again(t, "server", "rm", "docs"); r.code != 0 {
 		t.Errorf("it cannot be removed: %+v", r)
@@ -262,11 +290,15 @@ func TestNobodyLogsInWhereATokenIsGiven(t *testing.T) {
 	if r := command(t, newFake, "server", "add", "docs", g.URL+"/mcp", "--header", "authorization: Bearer given"); r.code != 0 {
 		t.Fatalf("%+v", r)
 	}
-	if r := again(t, "server", "login", "docs"); r.code != exitFailed || !strings.Contains(r.stderr, "it has an Authorization header") {
-		t.Errorf("it gives %+v", r)
+	if r := again(t, "server", "login", "docs"); r.code != exitFailed {
+		t.Errorf("r.code: got %v, want %v: %s", r.code, exitFailed, r.stderr)
+	} else if !strings.Contains(r.stderr, "it has an Authorization header") {
+		t.Errorf("r.stderr: got %q, want %q in it", r.stderr, "it has an Authorization header")
 	}
-	if r := again(t, "server", "tools", "docs"); r.code != 0 || !strings.Contains(r.stdout, "secret(") {
-		t.Errorf("its tools are %+v", r)
+	if r := again(t, "server", "tools", "docs"); r.code != 0 {
+		t.Errorf("its tools: r.code: got %v, want 0: %s", r.code, r.stderr)
+	} else if !strings.Contains(r.stdout, "secret(") {
+		t.Errorf("its tools: r.stdout: got %q, want %q in it", r.stdout, "secret(")
 	}
 	g.valid = "another"
 	r := again(t, "server", "ls", "--check")

@@ -50,8 +50,11 @@ cat "$0/archive"; ls -A "$0"; exit $code`
 	var stderr strings.Builder
 	inside.Stderr = &stderr
 	out, err := inside.Output()
-	if inside.ProcessState == nil || inside.ProcessState.ExitCode() != exitFailed {
-		t.Errorf("it ends with %v", err)
+	if inside.ProcessState == nil {
+		t.Fatal("inside.ProcessState: got nil, want one")
+	}
+	if inside.ProcessState.ExitCode() != exitFailed {
+		t.Errorf("inside.ProcessState.ExitCode(): got %v, want %v", inside.ProcessState.ExitCode(), exitFailed)
 	}
 	if string(out) != "before\narchive\n" {
 		t.Errorf("there is %q", out)

@@ -36,8 +36,10 @@ func TestAFileIsWrittenWholeOrNotAtAll(t *testing.T) {
 				t.Fatal(err)
 			}
 			err := writeWhole(test.file, test.write)
-			if (err == nil) != (test.fails == "") || err != nil && !strings.Contains(err.Error(), test.fails) {
-				t.Errorf("it gives %v", err)
+			if got, want := err != nil, test.fails != ""; got != want {
+				t.Errorf("got error %v, want one: %v", err, want)
+			} else if err != nil && !strings.Contains(err.Error(), test.fails) {
+				t.Errorf("got error %v, want %q in it", err, test.fails)
 			}
 			if got, _ := os.ReadFile(test.file); string(got) != test.want {
 				t.Errorf("the file holds %q, want %q", got, test.want)
@@ -45,8 +47,10 @@ func TestAFileIsWrittenWholeOrNotAtAll(t *testing.T) {
 			if info, err := os.Stat(test.file); test.fails == "" && (err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o600) {
 				t.Errorf("the file is %v, %v", info, err)
 			}
-			if left, err := filepath.Glob(".paddock-export-*"); err != nil || len(left) > 0 {
-				t.Errorf("there remains %v, %v", left, err)
+			if left, err := filepath.Glob(".paddock-export-*"); err != nil {
+				t.Error(err)
+			} else if len(left) > 0 {
+				t.Errorf(`filepath.Glob(".paddock-export-*"): got %v, want none`, left)
 			}
 		})
 	}
@@ -55,8 +59,10 @@ func TestAFileIsWrittenWholeOrNotAtAll(t *testing.T) {
 func TestWhyAFileCannotBeWrittenIsToldWithoutTheTemporaryName(t *testing.T) {
 	own := &fs.PathError{Op: "write", Path: "/somewhere/.paddock-export-123", Err: fs.ErrPermission}
 	err := unwritable("mine", own, errors.New("the export ended"))
-	if f := fault.Of(err); f.Message != "mine cannot be written: permission denied" || !errors.Is(err, fs.ErrPermission) {
-		t.Errorf("got %v", err)
+	if f := fault.Of(err); f.Message != "mine cannot be written: permission denied" {
+		t.Errorf("f.Message: got %q, want %q", f.Message, "mine cannot be written: permission denied")
+	} else if !errors.Is(err, fs.ErrPermission) {
+		t.Errorf("got %v, want %v", err, fs.ErrPermission)
 	}
 }
 
@@ -80,8 +86,10 @@ func TestAnArchiveIsNothingForATerminal(t *testing.T) {
 	p := &cli{stdin: device, stdout: device, stderr: &stderr}
 	for _, args := range [][]string{{"session", "export", "a"}, {"session", "export", "a", "-"}, {"session", "import", "-"}} {
 		stderr.Reset()
-		if code := p.main(t.Context(), args); code != exitUsage || !strings.Contains(stderr.String(), "paddock: hint: ") {
-			t.Errorf("%v ends with %d and %s", args, code, &stderr)
+		if code := p.main(t.Context(), args); code != exitUsage {
+			t.Errorf("%v ends: got %v, want %v: %s", args, code, exitUsage, &stderr)
+		} else if !strings.Contains(stderr.String(), "paddock: hint: ") {
+			t.Errorf("%v ends: stderr.String(): got %q, want %q in it", args, stderr.String(), "paddock: hint: ")
 		}
 	}
 }

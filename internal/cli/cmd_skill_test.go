@@ -61,8 +61,11 @@ func (c *client) use(tool string, arguments any) map[string]any {
 func (c *client) runs(language, code, want string) {
 	c.t.Helper()
 	got := c.use("execute_code", map[string]any{"language": language, "code": code})
-	if got["stdout"] != want || got["success"] != true {
-		c.t.Errorf("%s\ngives %v", code, got)
+	if got["stdout"] != want {
+		c.t.Errorf(`%s: got["stdout"]: got %v, want %v`, code, got["stdout"], want)
+	}
+	if got["success"] != true {
+		c.t.Errorf(`%s: got["success"]: got %v, want true`, code, got["success"])
 	}
 }
 
@@ -99,8 +102,14 @@ func TestMayflowersSkillExample(t *testing.T) {
 	c.runs("python", "import os\nprint('algorithmic-art' in os.listdir('/skills'))", "False\n")
 
 	got := c.use("skill_install", map[string]any{"source": "github:anthropics/skills/algorithmic-art"})
-	if got["name"] != "algorithmic-art" || got["package"] != "skills.algorithmic_art" || len(got["files"].([]any)) != 4 {
-		t.Fatalf("it gives %v", got)
+	if got["name"] != "algorithmic-art" {
+		t.Fatalf(`got["name"]: got %q, want %q`, got["name"], "algorithmic-art")
+	}
+	if got["package"] != "skills.algorithmic_art" {
+		t.Fatalf(`got["package"]: got %q, want %q`, got["package"], "skills.algorithmic_art")
+	}
+	if len(got["files"].([]any)) != 4 {
+		t.Fatalf(`len(got["files"].([]any)): got %d, want 4: %v`, len(got["files"].([]any)), got["files"].([]any))
 	}
 	if asked.Load() != "/repos/anthropics/skills/tarball Bearer 0123456789abcdef-token" {
 		t.Errorf("GitHub was asked for %v", asked.Load())
@@ -130,8 +139,12 @@ func TestMayflowersSkillExample(t *testing.T) {
 	c.use("skill_save", map[string]any{"name": "double", "code": "def double(x):\n    return 2 * x", "description": "Doubles a number."})
 	c.runs("python", "from skills.double import double\nprint(double(21))", "42\n")
 	found := c.use("skill_search", map[string]any{"query": "doubling numbers"})["skills"].([]any)
-	if first := found[0].(map[string]any); first["name"] != "double" || first["uses"] != 1.0 || first["successes"] != 1.0 {
-		t.Errorf("it is found as %v", found)
+	if first := found[0].(map[string]any); first["name"] != "double" {
+		t.Errorf(`first["name"]: got %q, want %q`, first["name"], "double")
+	} else if first["uses"] != 1.0 {
+		t.Errorf(`first["uses"]: got %v, want %v`, first["uses"], 1.0)
+	} else if first["successes"] != 1.0 {
+		t.Errorf(`first["successes"]: got %v, want %v`, first["successes"], 1.0)
 	}
 	c.use("skill_remove", map[string]any{"name": "double"})
 	c.runs("python", "import os\nprint(os.path.exists('/skills/double'), os.path.exists('/skills/double.py'))", "False False\n")

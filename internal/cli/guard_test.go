@@ -35,8 +35,12 @@ func TestServeSaysAtTheStartWhatNobodyCouldUse(t *testing.T) {
 			defer cancel()
 			var stdout, stderr bytes.Buffer
 			p := &cli{stdin: strings.NewReader(""), stdout: &stdout, stderr: &stderr, Env: app.Env{NewBackends: newFake}}
-			if code := p.main(ctx, []string{"serve", "--port", "0"}); code != exitFailed || !strings.HasPrefix(stderr.String(), test.want) || !strings.Contains(stderr.String(), "paddock: hint: ") {
-				t.Errorf("it ended with %d and said\n%s", code, &stderr)
+			if code := p.main(ctx, []string{"serve", "--port", "0"}); code != exitFailed {
+				t.Errorf(`p.main(ctx, []string{"serve", "--port", "0"}): got %v, want %v: %s`, code, exitFailed, &stderr)
+			} else if !strings.HasPrefix(stderr.String(), test.want) {
+				t.Errorf("stderr.String(): got %q, want it to begin with %q", stderr.String(), test.want)
+			} else if !strings.Contains(stderr.String(), "paddock: hint: ") {
+				t.Errorf("stderr.String(): got %q, want %q in it", stderr.String(), "paddock: hint: ")
 			}
 		})
 	}

@@ -104,8 +104,14 @@ func TestAPanicPrintsAShortMessage(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := command(t, panics, test.args...)
-			if r.code != test.code || !strings.Contains(r.stderr, "paddock: error: paddock made a mistake: a mistake\n") || r.stdout != "" {
-				t.Errorf("got %+v", r)
+			if r.code != test.code {
+				t.Errorf("r.code: got %v, want %v: %s", r.code, test.code, r.stderr)
+			}
+			if !strings.Contains(r.stderr, "paddock: error: paddock made a mistake: a mistake\n") {
+				t.Errorf("r.stderr: got %q, want %q in it", r.stderr, "paddock: error: paddock made a mistake: a mistake\n")
+			}
+			if r.stdout != "" {
+				t.Errorf("r.stdout: got %q, want none", r.stdout)
 			}
 			if got := strings.Contains(r.stderr, "goroutine"); got != test.stack {
 				t.Errorf("there is a stack: %v, want %v", got, test.stack)
@@ -159,8 +165,11 @@ func TestWhereTheFlagsOfRunEnd(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			p := &cli{}
 			got, running := endFlags(p.root(), strings.Fields(test.args))
-			if strings.Join(got, " ") != test.want || running != test.running {
-				t.Errorf("got %q, %v", strings.Join(got, " "), running)
+			if strings.Join(got, " ") != test.want {
+				t.Errorf(`strings.Join(got, " "): got %q, want %q`, strings.Join(got, " "), test.want)
+			}
+			if running != test.running {
+				t.Errorf("running: got %v, want %v", running, test.running)
 			}
 		})
 	}
@@ -218,8 +227,10 @@ func TestAReaderOfATableThatLeavesIsNoFailure(t *testing.T) {
 	t.Setenv("PADDOCK_STATE_DIR", t.TempDir())
 	t.Setenv("PADDOCK_CACHE_DIR", t.TempDir())
 	for _, args := range []string{"session ls", "session ls --json", "config show"} {
-		if code := p.main(t.Context(), strings.Fields(args)); code != exitNoReader || stderr.Len() > 0 {
-			t.Errorf("%s: the exit code is %d, and it says %s", args, code, &stderr)
+		if code := p.main(t.Context(), strings.Fields(args)); code != exitNoReader {
+			t.Errorf("%s: the exit code: got %v, want %v: %s", args, code, exitNoReader, &stderr)
+		} else if stderr.Len() > 0 {
+			t.Errorf("%s: the exit code: stderr.Len(): got %v, want 0", args, stderr.Len())
 		}
 	}
 }
@@ -252,8 +263,16 @@ func TestWhereThingsAreKept(t *testing.T) {
 		return p
 	}
 	got := find()
-	if got.StateDir != filepath.Join(dir, "XDG_STATE_HOME", "paddock") || got.CacheDir != filepath.Join(dir, "XDG_CACHE_HOME", "paddock") || got.places.config != "" {
-		t.Errorf("the folders are %s and %s, the configuration %q", got.StateDir, got.CacheDir, got.places.config)
+	if got.StateDir != filepath.Join(dir, "XDG_STATE_HOME", "paddock") {
+		t.Errorf("the folders: got.StateDir: got %v, want %v",
+			got.StateDir, filepath.Join(dir, "XDG_STATE_HOME", "paddock"))
+	}
+	if got.CacheDir != filepath.Join(dir, "XDG_CACHE_HOME", "paddock") {
+		t.Errorf("the folders: got.CacheDir: got %v, want %v",
+			got.CacheDir, filepath.Join(dir, "XDG_CACHE_HOME", "paddock"))
+	}
+	if got.places.config != "" {
+		t.Errorf("the folders: got.places.config: got %q, want none", got.places.config)
 	}
 	if want := []string{filepath.Join(dir, "XDG_CONFIG_HOME", "paddock", "paddock.toml")}; !slices.Equal(got.places.search, want) {
 		t.Errorf("the configuration is searched in %q, want %q", got.places.search, want)
@@ -268,8 +287,11 @@ func TestWhereThingsAreKept(t *testing.T) {
 	for _, v := range []string{"XDG_STATE_HOME", "PADDOCK_STATE_DIR"} {
 		t.Setenv(v, "")
 	}
-	if got := find().StateDir; !filepath.IsAbs(got) || !strings.Contains(filepath.ToSlash(got), "/paddock") {
-		t.Errorf("without any the state folder is %s", got)
+	if got := find().StateDir; !filepath.IsAbs(got) {
+		t.Errorf("without any the state folder: got %s, want an absolute path", got)
+	} else if !strings.Contains(filepath.ToSlash(got), "/paddock") {
+		t.Errorf("without any the state folder: filepath.ToSlash(got): got %q, want %q in it",
+			filepath.ToSlash(got), "/paddock")
 	}
 }
 
@@ -288,14 +310,28 @@ func TestRunPreparesWhatTheProgramRunsInAndNothingElse(t *testing.T) {
 		return app.Backends{prepares{fake("wasm"), &first}, prepares{fake("linux"), &second}}, nil
 	}
 	r := command(t, both, "run", "--keep", "--isolation", "linux", "-c", "print(1)")
-	if r.code != 0 || first != 0 || second != 1 {
-		t.Errorf("%+v; wasm was prepared %d times, linux %d times", r, first, second)
+	if r.code != 0 {
+		t.Errorf("r.code: got %v, want 0: %s", r.code, r.stderr)
+	}
+	if first != 0 {
+		t.Errorf("first: got %v, want 0", first)
+	}
+	if second != 1 {
+		t.Errorf("second: got %v, want 1", second)
 	}
 	_, id, _ := strings.Cut(strings.TrimSpace(r.stderr), "session: ")
-	if r := run(t, both, "run", "--session", id, "-c", "print(2)"); r.code != 0 || first != 0 || second != 2 {
-		t.Errorf("in the session %q: %+v; wasm was prepared %d times, linux %d times", id, r, first, second)
+	if r := run(t, both, "run", "--session", id, "-c", "print(2)"); r.code != 0 {
+		t.Errorf("in the session %q: r.code: got %v, want 0: %s", id, r.code, r.stderr)
+	} else if first != 0 {
+		t.Errorf("in the session %q: first: got %v, want 0", id, first)
+	} else if second != 2 {
+		t.Errorf("in the session %q: second: got %v, want 2", id, second)
 	}
-	if r := run(t, both, "run", "-c", "print(3)"); r.code != 0 || first != 1 || second != 2 {
-		t.Errorf("%+v; wasm was prepared %d times, linux %d times", r, first, second)
+	if r := run(t, both, "run", "-c", "print(3)"); r.code != 0 {
+		t.Errorf("r.code: got %v, want 0: %s", r.code, r.stderr)
+	} else if first != 1 {
+		t.Errorf("first: got %v, want 1", first)
+	} else if second != 2 {
+		t.Errorf("second: got %v, want 2", second)
 	}
 }

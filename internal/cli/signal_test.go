@@ -66,8 +66,11 @@ func TestSignalsEndAProgramGently(t *testing.T) {
 			}
 			err = cmd.Wait()
 			var ended *exec.ExitError
-			if !errors.As(err, &ended) || ended.ExitCode() != exitCancelled {
-				t.Errorf("it ended with %v, want the exit code %d", err, exitCancelled)
+			if !errors.As(err, &ended) {
+				t.Fatalf("got %v, want an error of another type", err)
+			}
+			if ended.ExitCode() != exitCancelled {
+				t.Errorf("ended.ExitCode(): got %v, want %v", ended.ExitCode(), exitCancelled)
 			}
 			if string(rest) != test.want {
 				t.Errorf("it printed %q then, want %q", rest, test.want)
@@ -109,8 +112,10 @@ func TestTwoInterruptsLeaveNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	var ended *exec.ExitError
-	if err := cmd.Wait(); !errors.As(err, &ended) || ended.ExitCode() != exitCancelled {
-		t.Errorf("it ended with %v, want the exit code %d; %s", err, exitCancelled, stderr.String())
+	if err := cmd.Wait(); !errors.As(err, &ended) {
+		t.Errorf("got %v, want an error of another type", err)
+	} else if ended.ExitCode() != exitCancelled {
+		t.Errorf("ended.ExitCode(): got %v, want %v", ended.ExitCode(), exitCancelled)
 	}
 	if !strings.Contains(stderr.String(), "a third Ctrl-C") {
 		t.Errorf("stderr is %q", stderr.String())
@@ -127,8 +132,12 @@ func TestTwoInterruptsLeaveNothing(t *testing.T) {
 	if all := ask("session", "ls", "--json"); strings.Contains(all, `"s-`) {
 		t.Errorf("sessions are left: %s", all)
 	}
-	if log := ask("audit", "ls", "--json"); strings.Count(log, `"action": "execute"`) != 2 || strings.Count(log, `"action": "destroy_session"`) != 1 {
-		t.Errorf("the audit log has %s", log)
+	if log := ask("audit", "ls", "--json"); strings.Count(log, `"action": "execute"`) != 2 {
+		t.Errorf("the audit log: strings.Count(log, `\"action\": \"execute\"`): got %v, want 2",
+			strings.Count(log, `"action": "execute"`))
+	} else if strings.Count(log, `"action": "destroy_session"`) != 1 {
+		t.Errorf("the audit log: strings.Count(log, `\"action\": \"destroy_session\"`): got %v, want 1",
+			strings.Count(log, `"action": "destroy_session"`))
 	}
 }
 
@@ -143,14 +152,16 @@ func TestMCPEndsWhenItIsTold(t *testing.T) {
 	if err := c.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if line := c.receive(); !strings.Contains(line, `"id":2`) || !strings.Contains(line, "cancelled") {
-		t.Errorf("the call's answer is %s", line)
+	if line := c.receive(); !strings.Contains(line, `"id":2`) {
+		t.Errorf("the call's answer: got %q, want %q in it", line, `"id":2`)
+	} else if !strings.Contains(line, "cancelled") {
+		t.Errorf("the call's answer: got %q, want %q in it", line, "cancelled")
 	}
 	c.ends()
 }
 
 // TestMCPEndsCleanlyWhenItsClientIsGone: what runs is stopped, and the session
-// is let go of, also when the output has no reader any more.
+// is released, also when the output has no reader any more.
 func TestMCPEndsCleanlyWhenItsClientIsGone(t *testing.T) {
 	for name, gone := range map[string]func(c *client){
 		"both ends":        func(c *client) { c.out.Close(); c.stdin.Close() },

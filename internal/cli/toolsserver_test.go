@@ -11,7 +11,7 @@ import (
 const (
 	toolsDescription = "TOOLS_DESCRIPTION" // of echo
 	toolsFails       = "TOOLS_FAILS"       // what it says before it ends
-	toolsMore        = "TOOLS_MORE"        // what it lists besides
+	toolsMore        = "TOOLS_MORE"        // what else it lists
 )
 
 // toolsServer is an MCP server of before 2026, over stdin and stdout: echo gives its

@@ -50,7 +50,9 @@ func TestWhatHostsSendUnaskedIsNotLogged(t *testing.T) {
 	_, _ = io.ReadAll(resp.Body)
 	resp.Body.Close()
 	<-gone
-	if text, err := os.ReadFile(to.Name()); err != nil || strings.Contains(string(text), hush) {
-		t.Errorf("the log says %s, %v", text, err)
+	if text, err := os.ReadFile(to.Name()); err != nil {
+		t.Errorf("the log: got error %v, want none: %s", err, text)
+	} else if strings.Contains(string(text), hush) {
+		t.Errorf("the log: got %q, want no %q in it", string(text), hush)
 	}
 }
