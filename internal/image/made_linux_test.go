@@ -8,7 +8,6 @@ import (
 	"encoding/hex"
 	"io"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -240,8 +239,11 @@ func checkClean(t testing.TB, s *Store) {
 		}
 	}
 	c, err := s.catalog()
-	if err != nil || len(c.Names) > 0 {
-		t.Errorf("the names are %v, %v", slices.Collect(maps.Keys(c.Names)), err)
+	if err != nil {
+		t.Fatalf("the names: got error %v, want none", err)
+	}
+	if len(c.Names) > 0 {
+		t.Errorf("the names: c.Names: got %v, want none", c.Names)
 	}
 }
 

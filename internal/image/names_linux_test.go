@@ -15,8 +15,10 @@ func TestNamesThatCannotBePulled(t *testing.T) {
 		Host: fault.Invalid, "": fault.Invalid, "UPPER CASE": fault.Invalid, "../../etc": fault.Invalid, digestPrefix + strings.Repeat("0", 64): fault.Invalid,
 		"a@sha256:short": fault.Invalid, "a/b:c:d": fault.Invalid, strings.Repeat("x", 10_000): fault.Invalid, "a\x00b": fault.Invalid, "127.0.0.1:1/a": fault.Unavailable,
 	} {
-		if _, err := s.Pull(t.Context(), Request{Reference: called}); fault.KindOf(err) != want || fault.Of(err).Hint == "" {
-			t.Errorf("%.40q is %v", called, err)
+		if _, err := s.Pull(t.Context(), Request{Reference: called}); fault.KindOf(err) != want {
+			t.Errorf("%.40q: got %v, want one of kind %v", called, err, want)
+		} else if fault.Of(err).Hint == "" {
+			t.Errorf("%.40q: fault.Of(err).Hint: got none, want one", called)
 		}
 	}
 }

@@ -188,8 +188,11 @@ func TestAnImageIsPulled(t *testing.T) {
 	}
 	asked := reg.blobs.Load()
 	again, err := s.Pull(t.Context(), Request{Reference: ref})
-	if err != nil || again.ID != img.ID {
-		t.Errorf("the second time it is %+v, %v", again, err)
+	if err != nil {
+		t.Fatalf("the second time: got error %v, want none", err)
+	}
+	if again.ID != img.ID {
+		t.Errorf("the second time: again.ID: got %v, want %v", again.ID, img.ID)
 	}
 	if n := reg.blobs.Load() - asked; n > 1 { // the configuration
 		t.Errorf("the second pull asked for %d contents", n)
@@ -380,8 +383,10 @@ func TestWhatARegistryMayDoWrong(t *testing.T) {
 			reg, s := startRegistry(t), store(t, hasty)
 			ref := reg.push(t, "tools:1", twoLayers(t))
 			reg.answers(test.answer(reg))
-			if _, err := s.Pull(t.Context(), Request{Reference: ref}); fault.KindOf(err) != test.want || fault.Of(err).Hint == "" {
-				t.Errorf("it is %q: %v (%s): %v", fault.KindOf(err), err, fault.Of(err).Hint, cause(err))
+			if _, err := s.Pull(t.Context(), Request{Reference: ref}); fault.KindOf(err) != test.want {
+				t.Errorf("got %v, want one of kind %v", err, test.want)
+			} else if fault.Of(err).Hint == "" {
+				t.Error("fault.Of(err).Hint: got none, want one")
 			}
 			if n := reg.blobs.Load(); n > 0 && strings.Contains(test.name, "huge") {
 				t.Errorf("%d contents were asked for", n) // it would be read into memory
@@ -424,8 +429,11 @@ func TestAConnectionThatBreaksOnceIsTriedAgain(t *testing.T) {
 	var mu sync.Mutex
 	var last Progress
 	img, err := s.Pull(t.Context(), Request{Reference: ref, Progress: func(p Progress) { mu.Lock(); last = p; mu.Unlock() }})
-	if err != nil || !broke.Load() {
-		t.Fatal(err, cause(err))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !broke.Load() {
+		t.Fatal("broke.Load(): got false, want true")
 	}
 	checkTree(t, rootTree(t, s, img), twoLayersTree...)
 	if last.Done != last.Total {
@@ -485,13 +493,19 @@ func TestAPullThatIsCancelledLeavesWholeLayersAlone(t *testing.T) {
 	}
 	left, _ := os.ReadDir(s.path(layersFolder))
 	temp, _ := os.ReadDir(s.path(tempFolder))
-	if len(left) != 1 || len(temp) != 0 {
-		t.Errorf("%d layers and %d unfinished ones are left", len(left), len(temp))
+	if len(left) != 1 {
+		t.Errorf("len(left): got %d, want 1: %v", len(left), left)
+	}
+	if len(temp) != 0 {
+		t.Errorf("temp: got %v, want none", temp)
 	}
 	reg.answers(nil)
 	asked := reg.blobs.Load()
-	if _, err := s.Pull(t.Context(), Request{Reference: ref}); err != nil || reg.blobs.Load()-asked != 2 { // the configuration, and one layer
-		t.Errorf("again: %v, and %d contents were asked for", err, reg.blobs.Load()-asked)
+	if _, err := s.Pull(t.Context(), Request{Reference: ref}); err != nil {
+		t.Errorf("again: got error %v, want none", err)
+	}
+	if got := reg.blobs.Load() - asked; got != 2 { // the configuration, and one layer
+		t.Errorf("contents that were asked for again: got %d, want 2", got)
 	}
 }
 

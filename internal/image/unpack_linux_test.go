@@ -156,11 +156,16 @@ func TestNoLayerLeavesItsFolder(t *testing.T) {
 				t.Fatalf("it is %q: %v: %v; want %q", got, err, cause(err), a.refused)
 			}
 			around, err := os.ReadDir(filepath.Dir(s.config.Dir))
-			if err != nil || len(around) != 2 {
-				t.Errorf("around the store there is %v, %v", around, err)
+			if err != nil {
+				t.Fatalf("around the store: got error %v, want none", err)
 			}
-			if got, err := os.ReadFile(outside); string(got) != secret || err != nil {
-				t.Errorf("the file outside has %q, %v", got, err)
+			if len(around) != 2 {
+				t.Errorf("around the store: len(around): got %d, want 2: %v", len(around), around)
+			}
+			if got, err := os.ReadFile(outside); err != nil {
+				t.Errorf("the file outside: got error %v, want none", err)
+			} else if string(got) != secret {
+				t.Errorf("the file outside: got %q, want %q", string(got), secret)
 			}
 			if a.refused != "" {
 				checkClean(t, s)
@@ -308,8 +313,10 @@ func TestWhatAFileIsStays(t *testing.T) {
 	checkTree(t, rootTree(t, s, img), "home drwxr-xr-x", "tmp dtrwxrwxrwx", "tmp/l -> run", "tmp/run -rwxr-x--- #!")
 	dir := filepath.Join(s.root(img.ID), treeFolder)
 	for _, name := range []string{"tmp", "tmp/run"} {
-		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || !info.ModTime().Equal(at) {
-			t.Errorf("%s is of %v, %v", name, info, err)
+		if info, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			t.Errorf("%s: got error %v, want none", name, err)
+		} else if !info.ModTime().Equal(at) {
+			t.Errorf("%s: got the time %v, want %v", name, info.ModTime(), at)
 		}
 	}
 	for name, want := range map[string][2]int{"tmp/run": {1000, 1001}, "tmp/l": {1000, 0}, "home": {1000, 1000}, "tmp": {0, 0}} {
@@ -336,8 +343,10 @@ func TestAnotherUsersUmaskChangesNothing(t *testing.T) {
 	s := store(t, nil)
 	img := mustPut(t, s, "files", tarOf(t, file("a/b/c", "x"), dirOf("d").with(func(h *tar.Header) { h.Mode = 0o777 })))
 	checkTree(t, rootTree(t, s, img), "a drwxr-xr-x", "a/b drwxr-xr-x", "a/b/c -rw-r--r-- x", "d drwxrwxrwx")
-	if info, err := os.Stat(filepath.Join(s.root(img.ID), treeFolder)); err != nil || info.Mode().Perm() != 0o755 {
-		t.Errorf("the root is %v, %v", info, err)
+	if info, err := os.Stat(filepath.Join(s.root(img.ID), treeFolder)); err != nil {
+		t.Errorf("the root: got error %v, want none", err)
+	} else if info.Mode().Perm() != 0o755 {
+		t.Errorf("the root: info.Mode().Perm(): got %#o, want 0o755", info.Mode().Perm())
 	}
 }
 
@@ -398,8 +407,11 @@ func FuzzUnpack(f *testing.F) {
 			}
 			return nil
 		})
-		if seen-1 > room.maxEntries || err == nil && seen-1 > c.Entries {
-			t.Errorf("there are %d entries, and %d were counted", seen-1, c.Entries)
+		if seen-1 > room.maxEntries {
+			t.Errorf("seen-1: got %v, want at most %v", seen-1, room.maxEntries)
+		}
+		if err == nil && seen-1 > c.Entries {
+			t.Errorf("entries: got %d, want at most the %d that were counted", seen-1, c.Entries)
 		}
 	})
 }
@@ -411,8 +423,11 @@ func TestWhatATryTookIsThereForTheNext(t *testing.T) {
 		if err := errors.Join(mine.grow(2*blockBytes), mine.entry(), mine.entry()); err != nil {
 			t.Fatal(err)
 		}
-		if mine.entry() == nil || mine.grow(1) == nil {
-			t.Error("there is more room than there should be")
+		if mine.entry() == nil {
+			t.Error("mine.entry(): got nil, want one")
+		}
+		if mine.grow(1) == nil {
+			t.Error("mine.grow(1): got nil, want one")
 		}
 		mine.giveBack()
 	}

@@ -74,8 +74,11 @@ func TestLayersAreOnTheDiskOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		b, err := os.Lstat(filepath.Join(s.root(two.ID), treeFolder, name))
-		if err != nil || !os.SameFile(a, b) {
-			t.Errorf("%s is there twice: %v", name, err)
+		if err != nil {
+			t.Fatalf("%s: got error %v, want none", name, err)
+		}
+		if !os.SameFile(a, b) {
+			t.Errorf("%s: got two files, want one with two names", name)
 		}
 	}
 	if layers, _ := os.ReadDir(s.path(layersFolder)); len(layers) != 3 {
@@ -106,8 +109,11 @@ func TestWhiteouts(t *testing.T) {
 			img := mustPut(t, s, "x", below, tarOf(t, test.above...))
 			checkTree(t, rootTree(t, s, img), test.want...)
 			layer := tree(t, filepath.Join(s.layer(img.Layers[0]), treeFolder))
-			if len(layer) != 9 || !slices.Contains(layer, "d/a -rw-r--r-- 1") {
-				t.Errorf("the layer itself is now %q", layer)
+			if len(layer) != 9 {
+				t.Fatalf("the layer itself: len(layer): got %d, want 9: %v", len(layer), layer)
+			}
+			if !slices.Contains(layer, "d/a -rw-r--r-- 1") {
+				t.Errorf("the layer itself: layer: got %q, want %q among them", layer, "d/a -rw-r--r-- 1")
 			}
 		})
 	}
@@ -118,8 +124,10 @@ func TestAnUpperFolderSaysWhatItIs(t *testing.T) {
 	s := store(t, nil)
 	img := mustPut(t, s, "x", tarOf(t, dirOf("d"), file("d/a", "1")), tarOf(t, dirOf("d").with(func(h *tar.Header) { h.Mode = 0o700 })), tarOf(t, dirOf("./").with(func(h *tar.Header) { h.Mode = 0o711 })))
 	checkTree(t, rootTree(t, s, img), "d drwx------", "d/a -rw-r--r-- 1")
-	if info, err := os.Stat(filepath.Join(s.root(img.ID), treeFolder)); err != nil || info.Mode().Perm() != 0o711 {
-		t.Errorf("the root is %v, %v", info.Mode(), err)
+	if info, err := os.Stat(filepath.Join(s.root(img.ID), treeFolder)); err != nil {
+		t.Errorf("the root: got error %v, want none", err)
+	} else if info.Mode().Perm() != 0o711 {
+		t.Errorf("the root: info.Mode().Perm(): got %#o, want 0o711", info.Mode().Perm())
 	}
 }
 
@@ -149,14 +157,19 @@ func TestAnImageInUseStays(t *testing.T) {
 	case removed.Layers != 0:
 		t.Errorf("what is in use was pruned: removed.Layers = %v, want 0: %+v", removed.Layers, removed)
 	}
-	if got, err := os.ReadFile(filepath.Join(r.Dir, "a")); string(got) != "x" || err != nil {
-		t.Errorf("it has %q, %v", got, err)
+	if got, err := os.ReadFile(filepath.Join(r.Dir, "a")); err != nil {
+		t.Error(err)
+	} else if string(got) != "x" {
+		t.Errorf(`os.ReadFile(filepath.Join(r.Dir, "a")): got %q, want %q`, string(got), "x")
 	}
 	release()
 	release()
-	if again, done, err := s.Rootfs(t.Context(), img.ID); err != nil || again.Dir != r.Dir {
-		t.Errorf("by its id it is %+v, %v", again, err)
+	if again, done, err := s.Rootfs(t.Context(), img.ID); err != nil {
+		t.Errorf("by its id: got error %v, want none", err)
 	} else {
+		if again.Dir != r.Dir {
+			t.Errorf("its folder by its id: got %s, want %s", again.Dir, r.Dir)
+		}
 		done()
 	}
 }
@@ -240,8 +253,10 @@ func TestRemoveAndPrune(t *testing.T) {
 		t.Errorf("all[1].ID = %v, want %v: %+v", all[1].ID, second.ID, all)
 	}
 	keep := func(id string) bool { return id == second.ID }
-	if removed, err := s.Prune(t.Context(), keep); err != nil || len(removed.Images) != 0 {
-		t.Errorf("what is kept was pruned: %+v, %v", removed, err)
+	if removed, err := s.Prune(t.Context(), keep); err != nil {
+		t.Error(err)
+	} else if len(removed.Images) != 0 {
+		t.Errorf("removed.Images: got %v, want none", removed.Images)
 	}
 	if err := os.MkdirAll(s.path(tempFolder, "half", "of", "it"), 0o700); err != nil {
 		t.Fatal(err)
@@ -258,22 +273,31 @@ func TestRemoveAndPrune(t *testing.T) {
 		t.Errorf("%+v, %v", removed, err)
 	}
 	all, err := s.List()
-	if err != nil || len(all) != 1 {
-		t.Fatal(all, err)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if removed, err := s.Remove(t.Context(), all[0].ID); err != nil || len(removed.Images) != 1 {
-		t.Errorf("by its id: %+v, %v", removed, err)
+	if len(all) != 1 {
+		t.Fatalf("len(all): got %d, want 1: %v", len(all), all)
+	}
+	if removed, err := s.Remove(t.Context(), all[0].ID); err != nil {
+		t.Errorf("by its id: got error %v, want none", err)
+	} else if len(removed.Images) != 1 {
+		t.Errorf("by its id: len(removed.Images): got %d, want 1: %v", len(removed.Images), removed.Images)
 	}
 	checkClean(t, s)
 }
 
 func TestAnEmptyStore(t *testing.T) {
 	s := store(t, nil)
-	if all, err := s.List(); err != nil || len(all) != 0 {
-		t.Errorf("%v, %v", all, err)
+	if all, err := s.List(); err != nil {
+		t.Error(err)
+	} else if len(all) != 0 {
+		t.Errorf("s.List(): got %v, want none", all)
 	}
-	if r, err := s.Prune(t.Context(), nil); err != nil || len(r.Images) != 0 {
-		t.Errorf("%+v, %v", r, err)
+	if r, err := s.Prune(t.Context(), nil); err != nil {
+		t.Error(err)
+	} else if len(r.Images) != 0 {
+		t.Errorf("r.Images: got %v, want none", r.Images)
 	}
 	if _, err := s.Remove(t.Context(), "x"); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("%v", err)
@@ -323,8 +347,11 @@ func TestTwoProcessesPullTheSame(t *testing.T) {
 		t.Errorf("%d contents were asked for", n)
 	}
 	images, err := s.List()
-	if err != nil || len(images) != 1 {
-		t.Fatal(images, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(images) != 1 {
+		t.Fatalf("len(images): got %d, want 1: %v", len(images), images)
 	}
 	checkTree(t, rootTree(t, s, images[0]), twoLayersTree...)
 }
@@ -378,8 +405,11 @@ func TestAPullThatIsKilledLeavesNothingHalf(t *testing.T) {
 	}
 	reg.answers(nil)
 	img, err := s.Pull(t.Context(), Request{Reference: ref})
-	if err != nil || len(rootTree(t, s, img)) != 401 {
-		t.Errorf("at last: %v: %v", err, cause(err))
+	if err != nil {
+		t.Fatalf("at last: got error %v, want none", err)
+	}
+	if got := len(rootTree(t, s, img)); got != 401 {
+		t.Errorf("entries at last: got %d, want 401", got)
 	}
 	if left, _ := os.ReadDir(s.path(tempFolder)); len(left) != 0 {
 		t.Errorf("%d things are left", len(left))
@@ -392,16 +422,21 @@ func TestAFullDiskTakesNothingAway(t *testing.T) {
 	kept := mustPut(t, s, "kept", tarOf(t, file("a", "x")))
 	for range 3 {
 		_, err := put(t, s, "large", tarOf(t, file("a", strings.Repeat("x", 1<<20))), tarOf(t, file("b", strings.Repeat("y", 5<<20))))
-		if fault.KindOf(err) != fault.Exhausted || !strings.Contains(err.Error(), "disk is full") {
-			t.Errorf("it is %v: %v", err, cause(err))
+		if fault.KindOf(err) != fault.Exhausted {
+			t.Fatalf("got %v, want one of kind %v", err, fault.Exhausted)
+		}
+		if !strings.Contains(err.Error(), "disk is full") {
+			t.Errorf("got error %v, want %q in it", err, "disk is full")
 		}
 		if !emptyFolder(s.path(tempFolder)) {
 			t.Error("something is left")
 		}
 	}
 	checkTree(t, rootTree(t, s, kept), "a -rw-r--r-- x")
-	if removed, err := s.Prune(t.Context(), nil); err != nil || removed.Layers != 1 {
-		t.Errorf("%+v, %v", removed, err)
+	if removed, err := s.Prune(t.Context(), nil); err != nil {
+		t.Error(err)
+	} else if removed.Layers != 1 {
+		t.Errorf("removed.Layers: got %v, want 1", removed.Layers)
 	}
 	img := mustPut(t, s, "small", tarOf(t, file("a", strings.Repeat("x", 1<<20))))
 	if len(rootTree(t, s, img)) != 1 {

@@ -64,8 +64,10 @@ func TestPythonOfASourceArchiveIsAWheel(t *testing.T) {
 	if out, err := runPip(t.Context(), t, front.URL, target, "pyyaml"); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if text, err := os.ReadFile(filepath.Join(target, "yaml", "__init__.py")); err != nil || string(text) != "compiled = False" {
-		t.Errorf("%v %s", err, text)
+	if text, err := os.ReadFile(filepath.Join(target, "yaml", "__init__.py")); err != nil {
+		t.Errorf("got error %v, want none: %s", err, text)
+	} else if string(text) != "compiled = False" {
+		t.Errorf("text: got %q, want %q", string(text), "compiled = False")
 	}
 	var names []string
 	_ = filepath.WalkDir(target, func(at string, d os.DirEntry, err error) error {

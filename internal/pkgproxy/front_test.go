@@ -82,8 +82,11 @@ func python(t testing.TB) (program, pip string) {
 	sandboxtest.Require(t, "wasm", err == nil, "the guest's Python was not built here (make guests)")
 	dir := strings.TrimSpace(string(at))
 	found, err := filepath.Glob(filepath.Join(dir, "lib", "python3.13", "ensurepip", "_bundled", "pip-*.whl"))
-	if err != nil || len(found) != 1 {
-		t.Fatalf("pip's wheel: %q, %v", found, err)
+	if err != nil {
+		t.Fatalf("pip's wheel: got error %v, want none", err)
+	}
+	if len(found) != 1 {
+		t.Fatalf("pip's wheel: len(found): got %d, want 1: %v", len(found), found)
 	}
 	return filepath.Join(dir, "bin", "python3.13"), found[0]
 }

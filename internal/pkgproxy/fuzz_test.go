@@ -41,8 +41,11 @@ func FuzzPages(f *testing.F) {
 		defer page.close()
 		for r, err := range page.all() {
 			file, fileErr := page.listed(r)
-			if err != nil || fileErr != nil {
-				t.Fatalf("a row that cannot be read: %v, %v", err, fileErr)
+			if err != nil {
+				t.Fatalf("a row that cannot be read: got error %v, want none", err)
+			}
+			if fileErr != nil {
+				t.Fatalf("a row that cannot be read: fileErr: got error %v, want none", fileErr)
 			}
 			switch {
 			case projectNameOf(file.name) != "foo-bar" &&
@@ -66,8 +69,11 @@ func FuzzPages(f *testing.F) {
 					len(file.digest.value), file.digest.value)
 			}
 			if strings.HasSuffix(file.name, ".whl") {
-				if w, err := pypi.ParseWheelName(file.name); err != nil || pypi.CanonPackageName(w.Name) != "foo-bar" {
-					t.Errorf("a wheel %q", file.name)
+				if w, err := pypi.ParseWheelName(file.name); err != nil {
+					t.Errorf("a wheel %q: got error %v, want none", file.name, err)
+				} else if pypi.CanonPackageName(w.Name) != "foo-bar" {
+					t.Errorf("a wheel %q: pypi.CanonPackageName(w.Name): got %q, want %q",
+						file.name, pypi.CanonPackageName(w.Name), "foo-bar")
 				}
 			}
 		}
@@ -130,8 +136,10 @@ func FuzzPackuments(f *testing.F) {
 			}
 			for _, part := range []int{partShort, partLong} {
 				var b bytes.Buffer
-				if err := found.show(&b, r, part, "http://front"); err != nil || !json.Valid(b.Bytes()) {
-					t.Errorf("%s, %v", b.Bytes(), err)
+				if err := found.show(&b, r, part, "http://front"); err != nil {
+					t.Error(err)
+				} else if !json.Valid(b.Bytes()) {
+					t.Errorf("got %s, want JSON", b.Bytes())
 				}
 			}
 		}

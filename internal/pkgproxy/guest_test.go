@@ -144,15 +144,19 @@ func TestPipInTheGuest(t *testing.T) {
 		}
 		return report
 	}
-	if r := pip(false, "openpyxl>=3", "newer"); r.Status != 0 || !has(r.Installed, "newer@1.0", "et_xmlfile@2.0.0", "openpyxl@3.1.5") && len(r.Installed) != 3 {
-		t.Fatalf("%+v", r)
+	if r := pip(false, "openpyxl>=3", "newer"); r.Status != 0 {
+		t.Fatalf("r.Status: got %v, want 0: %+v", r.Status, r)
+	} else if !has(r.Installed, "newer@1.0", "et_xmlfile@2.0.0", "openpyxl@3.1.5") && len(r.Installed) != 3 {
+		t.Fatalf("installed: got %+v, want three packages", r)
 	}
 	out, _ := g.run("import openpyxl, io, newer, sys\nb = openpyxl.Workbook(); b.active['A1'] = 42; f = io.BytesIO(); b.save(f)\nprint(openpyxl.load_workbook(f).active['A1'].value, newer.version, [m for m in sys.modules if m.startswith('pip')])\n", nil)
 	if out != "42 1.0 []\n" {
 		t.Errorf("it prints %q", out)
 	}
-	if r := pip(false, "openpyxl"); r.Status != 0 || len(r.Installed) != 0 {
-		t.Errorf("what is there: %+v", r)
+	if r := pip(false, "openpyxl"); r.Status != 0 {
+		t.Errorf("what is there: r.Status: got %v, want 0: %+v", r.Status, r)
+	} else if len(r.Installed) != 0 {
+		t.Errorf("what is there: r.Installed: got %v, want none", r.Installed)
 	}
 	w := simple(t, "newer", "2.0")
 	g.put(map[string][]byte{"wheels/" + w.Name: w.Data})
@@ -295,12 +299,15 @@ wants/a.node is compiled for another machine, and does not work with isolation "
 	}
 	cmd := exec.CommandContext(t.Context(), g.binary, "run", "--session", g.session, "--language", "javascript", "-c", `import { nothing } from "both"; console.log(nothing)`)
 	cmd.Env = append(cmd.Environ(), "PADDOCK_STATE_DIR="+g.state, "PADDOCK_CACHE_DIR="+sandboxtest.PreparedCache(t))
-	if said, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(said), "does not provide an export named 'nothing'") {
-		t.Errorf("a name that is not exported: %v, %s", err, said)
+	if said, err := cmd.CombinedOutput(); err == nil {
+		t.Error("a name that is not exported: got no error, want one")
+	} else if !strings.Contains(string(said), "does not provide an export named 'nothing'") {
+		t.Errorf("a name that is not exported: got %q, want %q in it",
+			string(said), "does not provide an export named 'nothing'")
 	}
 }
 
-// A package is made into modules once: the second time nobody asks for its file.
+// A package is made into modules once: the second time its file is not asked for.
 func TestAPackageIsBuiltOnce(t *testing.T) {
 	r := newRegistry(t)
 	r.Add(`{"name":"a","version":"1.0.0"}`, index0)
@@ -331,8 +338,11 @@ func TestAPackageIsBuiltOnce(t *testing.T) {
 		t.Errorf("the packs of a have %d and %d bytes, want the same bytes", len(packOf(first, "a")), len(packOf(both, "a")))
 	}
 	builds, err := filepath.Glob(filepath.Join(dir, "builds", "*"))
-	if err != nil || len(builds) != 2 {
-		t.Fatal(builds, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(builds) != 2 {
+		t.Fatalf("len(builds): got %d, want 2: %v", len(builds), builds)
 	}
 	for _, build := range builds { // one that was changed is made again
 		if err := os.WriteFile(build, []byte(strings.Repeat("0", 64)+"changed"), 0o600); err != nil {
@@ -340,7 +350,10 @@ func TestAPackageIsBuiltOnce(t *testing.T) {
 		}
 	}
 	again, err := p.JavaScript(t.Context(), pkgproxy.ScriptInstall{Wanted: []string{"b"}})
-	if err != nil || !bytes.Equal(packOf(again, "a"), packOf(both, "a")) {
-		t.Errorf("a changed build: %v", err)
+	if err != nil {
+		t.Fatalf("a changed build: got error %v, want none", err)
+	}
+	if !bytes.Equal(packOf(again, "a"), packOf(both, "a")) {
+		t.Errorf(`a changed build: packOf(again, "a"): got %q, want %q`, packOf(again, "a"), packOf(both, "a"))
 	}
 }

@@ -68,8 +68,10 @@ func heavyInstall(registry string) error {
 	if err != nil {
 		return err
 	}
-	if tree, err := p.TreeOf(context.Background(), []string{"root"}); err != nil || len(tree) != heavyPackages+1 {
-		return fmt.Errorf("a tree of %d: %w", len(tree), err)
+	if tree, err := p.TreeOf(context.Background(), []string{"root"}); err != nil {
+		return err
+	} else if len(tree) != heavyPackages+1 {
+		return fmt.Errorf("packages of the tree: got %d, want %d", len(tree), heavyPackages+1)
 	}
 	fmt.Println("resolved")
 	front := httptest.NewServer(p.Handler("ann"))
@@ -123,7 +125,7 @@ func heavyRegistry(w http.ResponseWriter, r *http.Request) {
 }
 
 // Ten dependencies whose descriptions have 20 MB each, and connections to the front
-// whose answers nobody reads, cost the server's process less than a stated figure.
+// whose answers are not read, cost the server's process less than a stated figure.
 func TestDescriptionsDoNotFillTheServersMemory(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector needs several times the memory")
@@ -137,7 +139,10 @@ func TestDescriptionsDoNotFillTheServersMemory(t *testing.T) {
 	if errors.As(err, &exit) {
 		out = append(out, exit.Stderr[:min(len(exit.Stderr), 2000)]...)
 	}
-	if err != nil || !strings.HasSuffix(string(out), "ok\n") {
-		t.Errorf("%s %v", out, err)
+	if err != nil {
+		t.Fatalf("got error %v, want none: %s", err, out)
+	}
+	if !strings.HasSuffix(string(out), "ok\n") {
+		t.Errorf("out: got %q, want it to end with %q", string(out), "ok\n")
 	}
 }

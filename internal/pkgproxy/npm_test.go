@@ -150,22 +150,30 @@ func TestHostileTarballs(t *testing.T) {
 	} {
 		r := newRegistry(t)
 		r.Publish(manifest.Text, "evil", "1.0.0", tarball(t, entries...))
-		if _, _, err := install(t, r, "evil"); err == nil || err.Kind != fault.Denied {
-			t.Errorf("%s: %v", name, err)
+		if _, _, err := install(t, r, "evil"); err == nil {
+			t.Errorf("%s: got no error, want one", name)
+		} else if err.Kind != fault.Denied {
+			t.Errorf("%s: err.Kind: got %v, want %v", name, err.Kind, fault.Denied)
 		}
 	}
-	if list, err := os.ReadDir(outside); err != nil || len(list) > 0 {
-		t.Errorf("outside: %v, %v", list, err)
+	if list, err := os.ReadDir(outside); err != nil {
+		t.Errorf("outside: got error %v, want none", err)
+	} else if len(list) > 0 {
+		t.Errorf("outside: got %v, want none", list)
 	}
 	r := newRegistry(t)
 	r.Publish(manifest.Text, "evil", "1.0.0", bomb(t, manifest, 200))
-	if _, _, err := install(t, r, "evil"); err == nil || err.Kind != fault.Exhausted {
-		t.Errorf("a bomb: %v", err)
+	if _, _, err := install(t, r, "evil"); err == nil {
+		t.Error("a bomb: got no error, want one")
+	} else if err.Kind != fault.Exhausted {
+		t.Errorf("a bomb: err.Kind: got %v, want %v", err.Kind, fault.Exhausted)
 	}
 	r = newRegistry(t)
 	r.Publish(manifest.Text, "evil", "1.0.0", []byte("no archive"))
-	if _, _, err := install(t, r, "evil"); err == nil || err.Kind != fault.Denied {
-		t.Errorf("no archive: %v", err)
+	if _, _, err := install(t, r, "evil"); err == nil {
+		t.Error("no archive: got no error, want one")
+	} else if err.Kind != fault.Denied {
+		t.Errorf("no archive: err.Kind: got %v, want %v", err.Kind, fault.Denied)
 	}
 	r = newRegistry(t)
 	r.Publish(`{"name":"evil","version":"1.0.0","dist":{"tarball":"`+r.Server.URL+`/files/evil-1.0.0.tgz","integrity":"sha512-`+strings.Repeat("A", 86)+`=="}}`, "evil", "1.0.0", tarball(t, manifest))
@@ -277,8 +285,11 @@ func TestInstallingAgain(t *testing.T) {
 	}
 	have := made.Files[pkgproxy.ModulesRecord]
 	again, err := p.JavaScript(t.Context(), pkgproxy.ScriptInstall{Wanted: []string{"a"}, Record: have})
-	if err != nil || !again.Already {
-		t.Errorf("again: %+v, %v", again, err)
+	if err != nil {
+		t.Fatalf("again: got error %v, want none", err)
+	}
+	if !again.Already {
+		t.Error("again: again.Already: got false, want true")
 	}
 	r.Add(`{"name":"a","version":"1.1.0"}`, index0)
 	r.Add(`{"name":"b","version":"1.0.0","dependencies":{"a":"^1"}}`, index0)
@@ -361,8 +372,12 @@ func TestTheFrontOfNpm(t *testing.T) {
 	if n := r.Count("/q"); n > 0 {
 		t.Errorf("the registry was asked for what is not allowed, %d times", n)
 	}
-	if a := get(t, front.URL+"/npm/@s/p/-/p-1.0.0.tgz"); a.header.Get("X-Content-Type-Options") != "nosniff" || http.DetectContentType([]byte(a.body)) != "application/x-gzip" {
-		t.Errorf("%v", a.header)
+	if a := get(t, front.URL+"/npm/@s/p/-/p-1.0.0.tgz"); a.header.Get("X-Content-Type-Options") != "nosniff" {
+		t.Errorf(`a.header.Get("X-Content-Type-Options"): got %q, want %q`,
+			a.header.Get("X-Content-Type-Options"), "nosniff")
+	} else if http.DetectContentType([]byte(a.body)) != "application/x-gzip" {
+		t.Errorf("http.DetectContentType([]byte(a.body)): got %q, want %q",
+			http.DetectContentType([]byte(a.body)), "application/x-gzip")
 	}
 }
 
@@ -376,8 +391,11 @@ func TestAFolderIsARegistry(t *testing.T) {
 	}
 	p := open(t, pkgproxy.Config{NPM: pkgproxy.Ecosystem{Indexes: []pkgproxy.Index{{URL: dir}}, Allow: []string{"*"}}})
 	made, err := p.JavaScript(t.Context(), pkgproxy.ScriptInstall{Wanted: []string{"@s/p"}})
-	if err != nil || !has(made.Installed, "@s/p@1.0.0", "q@1.2.0") {
-		t.Errorf("%v, %v", made, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !has(made.Installed, "@s/p@1.0.0", "q@1.2.0") {
+		t.Errorf("got %v, want @s/p@1.0.0 and q@1.2.0 in it", made.Installed)
 	}
 }
 
@@ -393,8 +411,11 @@ func TestAChangedFileOfTheCacheIsNotInstalled(t *testing.T) {
 		t.Fatal(err)
 	}
 	kept, err := filepath.Glob(filepath.Join(dir, "files", "sha512-*"))
-	if err != nil || len(kept) != 1 {
-		t.Fatal(kept, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(kept) != 1 {
+		t.Fatalf("len(kept): got %d, want 1: %v", len(kept), kept)
 	}
 	info, err := os.Stat(kept[0])
 	if err != nil {
@@ -404,15 +425,20 @@ func TestAChangedFileOfTheCacheIsNotInstalled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.RemoveAll(filepath.Join(dir, "builds")); err != nil || os.Mkdir(filepath.Join(dir, "builds"), 0o700) != nil {
-		t.Fatal(err) // what was made of it before needs it no more
+	if err := os.RemoveAll(filepath.Join(dir, "builds")); err != nil { // what was made of it before needs it no more
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "builds"), 0o700); err != nil {
+		t.Fatal(err)
 	}
 	data[4]++ // gzip's time: what it unpacks to is the same
 	if err := errors.Join(os.WriteFile(kept[0], data, 0o600), os.Chtimes(kept[0], info.ModTime(), info.ModTime())); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.JavaScript(t.Context(), wanted); fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), "changed on the disk") {
-		t.Errorf("a changed file: %v", err)
+	if _, err := p.JavaScript(t.Context(), wanted); fault.KindOf(err) != fault.Unavailable {
+		t.Errorf("a changed file: got %v, want one of kind %v", err, fault.Unavailable)
+	} else if !strings.Contains(err.Error(), "changed on the disk") {
+		t.Errorf("a changed file: got error %v, want %q in it", err, "changed on the disk")
 	}
 	if _, err := p.JavaScript(t.Context(), wanted); err != nil {
 		t.Errorf("after that: %v", err)

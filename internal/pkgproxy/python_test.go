@@ -46,8 +46,10 @@ func TestPipInstallsRealPackagesThroughTheFront(t *testing.T) {
 		x.Add("openpyxl", wheels["openpyxl"]).Add("et-xmlfile", wheels["et_xmlfile"]).Add("pypdf", wheels["pypdf"])
 		_, front := pythonOf(t, x)
 		target := t.TempDir()
-		if out, err := runPip(t.Context(), t, front.URL, target, "OpenPyXL", "pypdf>=5,<6"); err != nil || !strings.Contains(out, "et-xmlfile-2.0.0 pypdf-5.4.0") {
-			t.Errorf("%s: %v\n%s", kind, err, out)
+		if out, err := runPip(t.Context(), t, front.URL, target, "OpenPyXL", "pypdf>=5,<6"); err != nil {
+			t.Errorf("%s: got error %v, want none: %s", kind, err, out)
+		} else if !strings.Contains(out, "et-xmlfile-2.0.0 pypdf-5.4.0") {
+			t.Errorf("%s: got %q, want %q in it", kind, out, "et-xmlfile-2.0.0 pypdf-5.4.0")
 		}
 		if _, err := os.Stat(filepath.Join(target, "et_xmlfile", "__init__.py")); err != nil {
 			t.Error(err)
@@ -104,8 +106,10 @@ func TestAFileWithAnotherDigestIsNotGivenOut(t *testing.T) {
 		}
 	}
 	for _, folder := range []string{"files", "new"} {
-		if list, err := os.ReadDir(filepath.Join(dir, folder)); err != nil || len(list) > 0 {
-			t.Errorf("%s: %v, %v", folder, list, err)
+		if list, err := os.ReadDir(filepath.Join(dir, folder)); err != nil {
+			t.Errorf("%s: got error %v, want none", folder, err)
+		} else if len(list) > 0 {
+			t.Errorf("%s: got %v, want none", folder, list)
 		}
 	}
 }
@@ -127,8 +131,10 @@ func TestAPackageIsOfTheFirstIndexThatHasIt(t *testing.T) {
 		own.Status = status
 		own.Mu.Unlock()
 		now = now.Add(48 * time.Hour)
-		if got := filesOf(t, front.URL, "internal"); strings.Contains(got, "99.0") || strings.Contains(got, ".whl") {
-			t.Errorf("with status %d: %s", status, got)
+		if got := filesOf(t, front.URL, "internal"); strings.Contains(got, "99.0") {
+			t.Errorf("with status %d: got %q, want no %q in it", status, got, "99.0")
+		} else if strings.Contains(got, ".whl") {
+			t.Errorf("with status %d: got %q, want no %q in it", status, got, ".whl")
 		}
 	}
 }
@@ -160,8 +166,12 @@ func TestNamesAreNotConfused(t *testing.T) {
 	_, front := pythonOf(t, x)
 	for _, name := range []string{"Foo_Bar", "FOO.bar", "foo-bar", "foo--bar"} {
 		a := get(t, front.URL+"/pypi/simple/"+name)
-		if a.status != http.StatusMovedPermanently || a.header.Get("Location") != "/pypi/simple/foo-bar/" {
-			t.Errorf("%s: %d %s", name, a.status, a.header.Get("Location"))
+		if a.status != http.StatusMovedPermanently {
+			t.Errorf("%s: a.status: got %v, want %v: %.200s", name, a.status, http.StatusMovedPermanently, a.body)
+		}
+		if a.header.Get("Location") != "/pypi/simple/foo-bar/" {
+			t.Errorf(`%s: a.header.Get("Location"): got %q, want %q`,
+				name, a.header.Get("Location"), "/pypi/simple/foo-bar/")
 		}
 	}
 	if got := filesOf(t, front.URL, "foo-bar"); got != "Foo_Bar-1.0-py3-none-any.whl" {
@@ -187,8 +197,11 @@ func TestWhatIsYoungOrWithdrawn(t *testing.T) {
 		t.Errorf("a young file: %d", a.status)
 	}
 	out, err := runPip(t.Context(), t, front.URL, t.TempDir(), "p")
-	if err != nil || !strings.Contains(out, "Successfully installed p-1.0") {
-		t.Errorf("%v\n%s", err, out)
+	if err != nil {
+		t.Fatalf("got error %v, want none: %s", err, out)
+	}
+	if !strings.Contains(out, "Successfully installed p-1.0") {
+		t.Errorf("out: got %q, want %q in it", out, "Successfully installed p-1.0")
 	}
 	if a := get(t, front.URL+"/pypi/simple/p/", "text/html"); !strings.Contains(a.body, `data-yanked="broken &#34;&lt;b&gt;&#34;"`) {
 		t.Errorf("the page: %s", a.body)
@@ -216,8 +229,10 @@ func TestCredentialsStayWithTheirIndex(t *testing.T) {
 		p := open(t, pkgproxy.Config{Python: pkgproxy.Ecosystem{Indexes: []pkgproxy.Index{at}, Allow: []string{"*"}}})
 		front := httptest.NewServer(p.Handler(""))
 		defer front.Close()
-		if a := get(t, front.URL+"/pypi/files/near/"+near.Name); a.status != http.StatusOK || a.body != string(near.Data) {
-			t.Errorf("its own file: %d", a.status)
+		if a := get(t, front.URL+"/pypi/files/near/"+near.Name); a.status != http.StatusOK {
+			t.Errorf("its own file: a.status: got %v, want %v: %.200s", a.status, http.StatusOK, a.body)
+		} else if a.body != string(near.Data) {
+			t.Errorf("its own file: a.body: got %q, want %q", a.body, string(near.Data))
 		}
 		a := get(t, front.URL+"/pypi/files/far/"+far.Name)
 		switch {
@@ -230,8 +245,10 @@ func TestCredentialsStayWithTheirIndex(t *testing.T) {
 			t.Errorf("%v: a file elsewhere: files == nil = %v, want %v: %d, %s",
 				files, files == nil, strings.Contains(a.body, "from which none is taken"), a.status, a.body)
 		}
-		if page := get(t, front.URL+"/pypi/simple/far/"); strings.Contains(page.body, elsewhere.URL) || strings.Contains(page.body, x.Server.URL) {
-			t.Errorf("the page tells where files are: %s", page.body)
+		if page := get(t, front.URL+"/pypi/simple/far/"); strings.Contains(page.body, elsewhere.URL) {
+			t.Errorf("the page: page.body: got %q, want no %q in it", page.body, elsewhere.URL)
+		} else if strings.Contains(page.body, x.Server.URL) {
+			t.Errorf("the page: page.body: got %q, want no %q in it", page.body, x.Server.URL)
 		}
 	}
 	x.Mu.Lock()
@@ -240,8 +257,11 @@ func TestCredentialsStayWithTheirIndex(t *testing.T) {
 	p := open(t, pkgproxy.Config{Python: pkgproxy.Ecosystem{Indexes: []pkgproxy.Index{at}, Allow: []string{"*"}}})
 	front := httptest.NewServer(p.Handler(""))
 	defer front.Close()
-	if a := get(t, front.URL+"/pypi/simple/near/"); a.status != http.StatusForbidden || !strings.Contains(a.body, "redirects") {
-		t.Errorf("a page that redirects elsewhere: %d %s", a.status, a.body)
+	if a := get(t, front.URL+"/pypi/simple/near/"); a.status != http.StatusForbidden {
+		t.Errorf("a page that redirects elsewhere: a.status: got %v, want %v: %.200s",
+			a.status, http.StatusForbidden, a.body)
+	} else if !strings.Contains(a.body, "redirects") {
+		t.Errorf("a page that redirects elsewhere: a.body: got %q, want %q in it", a.body, "redirects")
 	}
 	if len(leaked) > 0 {
 		t.Errorf("credentials went elsewhere: %q", leaked)
@@ -281,8 +301,10 @@ func TestWhatIsTooLargeEnds(t *testing.T) {
 	p := open(t, pkgproxy.Config{FileBytes: 1 << 20, Python: pkgproxy.Ecosystem{Indexes: []pkgproxy.Index{{URL: endless.URL + "/simple"}}, Allow: []string{"*"}}})
 	front := httptest.NewServer(p.Handler(""))
 	defer front.Close()
-	if a := get(t, front.URL+"/pypi/files/p/p-1.0-py3-none-any.whl"); a.status != http.StatusBadGateway || !strings.Contains(a.body, "larger than") {
-		t.Errorf("%d %.200s", a.status, a.body)
+	if a := get(t, front.URL+"/pypi/files/p/p-1.0-py3-none-any.whl"); a.status != http.StatusBadGateway {
+		t.Errorf("a.status: got %v, want %v: %.200s", a.status, http.StatusBadGateway, a.body)
+	} else if !strings.Contains(a.body, "larger than") {
+		t.Errorf("a.body: got %q, want %q in it", a.body, "larger than")
 	}
 }
 
@@ -294,8 +316,10 @@ func TestTheCacheIsVerified(t *testing.T) {
 	_, front := pythonWith(t, pkgproxy.Ecosystem{Allow: []string{"*"}}, pkgproxy.Config{Dir: dir}, x)
 	fetch := func() int {
 		t.Helper()
-		if a := get(t, front.URL+"/pypi/files/p/"+d.Name); a.status != http.StatusOK || a.body != string(d.Data) {
-			t.Fatalf("%d %.100s", a.status, a.body)
+		if a := get(t, front.URL+"/pypi/files/p/"+d.Name); a.status != http.StatusOK {
+			t.Fatalf("a.status: got %v, want %v: %.200s", a.status, http.StatusOK, a.body)
+		} else if a.body != string(d.Data) {
+			t.Fatalf("a.body: got %q, want %q", a.body, string(d.Data))
 		}
 		n := 0
 		for _, r := range x.Asked {
@@ -309,8 +333,11 @@ func TestTheCacheIsVerified(t *testing.T) {
 		t.Error("the file is fetched twice")
 	}
 	kept, err := filepath.Glob(filepath.Join(dir, "files", "sha256-*"))
-	if err != nil || len(kept) != 1 {
-		t.Fatal(kept, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(kept) != 1 {
+		t.Fatalf("len(kept): got %d, want 1: %v", len(kept), kept)
 	}
 	if err := os.WriteFile(kept[0], []byte("poison"), 0o600); err != nil {
 		t.Fatal(err)
@@ -340,8 +367,10 @@ func TestAnswersAreKeptForAWhile(t *testing.T) {
 		x.Mu.Lock()
 		x.Status = step.status
 		x.Mu.Unlock()
-		if got := filesOf(t, front.URL, "p"); strings.HasPrefix(got, "p-1.0") != step.shown || len(x.Asked) != step.asked {
-			t.Errorf("after %v: %q, asked %d times and not %d", step.after, got, len(x.Asked), step.asked)
+		if got := filesOf(t, front.URL, "p"); strings.HasPrefix(got, "p-1.0") != step.shown {
+			t.Errorf(`strings.HasPrefix(got, "p-1.0"): got %v, want %v`, strings.HasPrefix(got, "p-1.0"), step.shown)
+		} else if len(x.Asked) != step.asked {
+			t.Errorf("len(x.Asked): got %d, want %d: %v", len(x.Asked), step.asked, x.Asked)
 		}
 	}
 }
@@ -349,8 +378,11 @@ func TestAnswersAreKeptForAWhile(t *testing.T) {
 func TestConfigurationsThatAreNone(t *testing.T) {
 	for _, url := range []string{"", "ftp://x/simple", "//x", "http://u:p@127.0.0.1/", "http://127.1/", "relative/folder", "/nowhere/at/all"} {
 		_, err := pkgproxy.Open(pkgproxy.Config{Dir: t.TempDir(), Python: pkgproxy.Ecosystem{Indexes: []pkgproxy.Index{{URL: url}}}})
-		if fault.KindOf(err) != fault.Invalid || strings.Contains(err.Error(), "u:p") {
-			t.Errorf("%q: %v", url, err)
+		if fault.KindOf(err) != fault.Invalid {
+			t.Fatalf("%q: got %v, want one of kind %v", url, err, fault.Invalid)
+		}
+		if strings.Contains(err.Error(), "u:p") {
+			t.Errorf("%q: got error %v, want no %q in it", url, err, "u:p")
 		}
 	}
 	if _, err := pkgproxy.Open(pkgproxy.Config{Dir: t.TempDir(), Python: pkgproxy.Ecosystem{Allow: []string{"["}}}); fault.KindOf(err) != fault.Invalid {
@@ -359,8 +391,10 @@ func TestConfigurationsThatAreNone(t *testing.T) {
 	p := open(t, pkgproxy.Config{})
 	front := httptest.NewServer(p.Handler(""))
 	defer front.Close()
-	if a := get(t, front.URL+"/pypi/simple/p/"); a.status != http.StatusNotFound || !strings.Contains(a.body, "packages.pypi.index") {
-		t.Errorf("without an index: %d %s", a.status, a.body)
+	if a := get(t, front.URL+"/pypi/simple/p/"); a.status != http.StatusNotFound {
+		t.Errorf("without an index: a.status: got %v, want %v: %.200s", a.status, http.StatusNotFound, a.body)
+	} else if !strings.Contains(a.body, "packages.pypi.index") {
+		t.Errorf("without an index: a.body: got %q, want %q in it", a.body, "packages.pypi.index")
 	}
 }
 
@@ -385,7 +419,10 @@ func TestWhatSignsAURLIsNotLogged(t *testing.T) {
 	if a := get(t, front.URL+"/pypi/files/p/p-1.0-py3-none-any.whl"); a.status != http.StatusBadGateway {
 		t.Errorf("it answers %d %s", a.status, a.body)
 	}
-	if !strings.Contains(logged.String(), "/signed") || strings.Contains(logged.String(), "s3cret") {
-		t.Errorf("the log says %s", logged.String())
+	if !strings.Contains(logged.String(), "/signed") {
+		t.Errorf("the log: logged.String(): got %q, want %q in it", logged.String(), "/signed")
+	}
+	if strings.Contains(logged.String(), "s3cret") {
+		t.Errorf("the log: logged.String(): got %q, want no %q in it", logged.String(), "s3cret")
 	}
 }

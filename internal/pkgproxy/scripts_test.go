@@ -31,8 +31,11 @@ func TestRealPackagesBecomeModules(t *testing.T) {
 		if dir := os.Getenv("PADDOCK_TEST_MODULES"); dir != "" {
 			write(t, filepath.Join(dir, wanted[0]), made)
 		}
-		if made.Files[pkgproxy.ModulesTree] == nil || packOf(made, wanted[0]) == nil {
-			t.Errorf("%s: no module in %d files", wanted, len(made.Files))
+		if made.Files[pkgproxy.ModulesTree] == nil {
+			t.Error("made.Files[pkgproxy.ModulesTree]: got nil, want one")
+		}
+		if packOf(made, wanted[0]) == nil {
+			t.Error("packOf(made, wanted[0]): got nil, want one")
 		}
 	}
 }
@@ -60,7 +63,7 @@ func write(t *testing.T, dir string, made *pkgproxy.Scripts) {
 }
 
 // What has parts for one kind of machine alone says so when it is installed, and where it
-// works; what it needs besides when that is used (TestModulesThatNeedMoreFailWhenTheyAreUsed).
+// works; what else it needs, when that is used (TestModulesThatNeedMoreFailWhenTheyAreUsed).
 func TestPackagesWithPartsForMachinesSaySo(t *testing.T) {
 	p := npmOf(t, newRegistry(t).WithReal())
 	for _, name := range []string{"lightningcss", "rolldown"} {
@@ -69,8 +72,10 @@ func TestPackagesWithPartsForMachinesSaySo(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if said := strings.Join(made.Notes, "\n"); !strings.Contains(said, `isolation "linux"`) || !strings.Contains(said, name) {
-			t.Errorf("%s: %s", name, said)
+		if said := strings.Join(made.Notes, "\n"); !strings.Contains(said, `isolation "linux"`) {
+			t.Errorf(`strings.Join(made.Notes, "\n"): got %q, want %q in it`, said, `isolation "linux"`)
+		} else if !strings.Contains(said, name) {
+			t.Errorf(`strings.Join(made.Notes, "\n"): got %q, want %q in it`, said, name)
 		}
 	}
 	if _, err := p.JavaScript(t.Context(), pkgproxy.ScriptInstall{Wanted: []string{"@napi-rs/nothing"}}); fault.KindOf(err) != fault.NotFound {

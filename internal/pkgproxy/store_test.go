@@ -102,8 +102,11 @@ func TestAFileIsFetchedOnce(t *testing.T) {
 // A SHA-1 is not a name for a file wherever it comes from.
 func TestAWeakDigestCountsWithWhereItIsFrom(t *testing.T) {
 	weak, ok := newDigest("sha1", "da39a3ee5e6b4b0d3255bfef95601890afd80709")
-	if !ok || place(weak, "a") == place(weak, "b") {
-		t.Error("two files have one place")
+	if !ok {
+		t.Error("ok: got false, want true")
+	}
+	if place(weak, "a") == place(weak, "b") {
+		t.Errorf(`place(weak, "a"): got %v, want another`, place(weak, "a"))
 	}
 	strong := sha("")
 	if place(strong, "a") != place(strong, "b") {

@@ -24,8 +24,10 @@ func BenchmarkStored(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				if n, err := io.CopyN(io.Discard, f, most); n != most || err != nil {
-					b.Fatal(n, err)
+				if n, err := io.CopyN(io.Discard, f, most); err != nil {
+					b.Fatal(err)
+				} else if n != most {
+					b.Fatalf("io.CopyN(io.Discard, f, most): got %v, want %v", n, most)
 				}
 				f.Close()
 			}

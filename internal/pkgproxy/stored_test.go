@@ -70,12 +70,17 @@ func TestWhatIsChangedOnTheDiskIsNeverReadToItsEnd(t *testing.T) {
 			if test.late {
 				test.change(t, path)
 			}
-			if at, err := f.Seek(test.from, io.SeekStart); at != test.from || err != nil {
-				t.Fatal(at, err)
+			if at, err := f.Seek(test.from, io.SeekStart); err != nil {
+				t.Fatal(err)
+			} else if at != test.from {
+				t.Fatalf("f.Seek(test.from, io.SeekStart): got %v, want %v", at, test.from)
 			}
 			got, err := io.ReadAll(f)
-			if err == nil || test.from+int64(len(got)) >= size {
-				t.Errorf("%d bytes of it are read, %v", len(got), err)
+			if err == nil {
+				t.Error("got no error, want one")
+			}
+			if test.from+int64(len(got)) >= size {
+				t.Errorf("test.from+int64(len(got)): got %v, want less than %v", test.from+int64(len(got)), size)
 			}
 			fetched := false
 			again, err := s.get(t.Context(), sha(text), "x", func(ctx context.Context) (io.ReadCloser, error) { fetched = true; return contents(text)(ctx) })
@@ -119,16 +124,22 @@ func TestAFileIsVerifiedOnceByAProcess(t *testing.T) {
 		t.Cleanup(func() { f.Close() })
 		return f
 	}
-	if f := open(s); f.whole || !known(s) {
+	if f := open(s); f.whole {
+		t.Error("what was put in: f.whole: got true, want false")
+	} else if !known(s) {
 		t.Error("what was put in is read again")
 	}
 	long := time.Now().Add(-time.Hour)
 	must(t, os.Chtimes(path, long, long))
-	if f := open(s); !f.whole || !known(s) {
+	if f := open(s); !f.whole {
+		t.Error("what looks changed: f.whole: got false, want true")
+	} else if !known(s) {
 		t.Error("what looks changed is not read again")
 	}
-	if info, err := os.Stat(path); err != nil || time.Since(info.ModTime()) > usedEvery {
-		t.Errorf("it is not noted that it was used: %v", err)
+	if info, err := os.Stat(path); err != nil {
+		t.Error(err)
+	} else if time.Since(info.ModTime()) > usedEvery {
+		t.Errorf("time.Since(info.ModTime()): got %v, want at most %v", time.Since(info.ModTime()), usedEvery)
 	}
 	if f := open(s); f.whole {
 		t.Error("what was verified is read again")
@@ -147,8 +158,10 @@ func TestAFileIsVerifiedOnceByAProcess(t *testing.T) {
 		_, err = io.WriteString(add, "more")
 	}
 	must(t, errors.Join(err, add.Close()))
-	if got, err := io.ReadAll(f); string(got) != text || err != nil {
-		t.Errorf("of one that grew %d bytes are read, %v", len(got), err)
+	if got, err := io.ReadAll(f); err != nil {
+		t.Errorf("of one that grew: got error %v, want none", err)
+	} else if string(got) != text {
+		t.Errorf("of one that grew: got %q, want %q", string(got), text)
 	}
 }
 

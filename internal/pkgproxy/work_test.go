@@ -53,8 +53,11 @@ func worker(t *testing.T, dir string) (place string, kill func()) {
 		t.Fatal(err)
 	}
 	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil || strings.HasPrefix(line, "error") {
-		t.Fatalf("the worker says %q, %v", line, err)
+	if err != nil {
+		t.Fatalf("the worker: got error %v, want none: %s", err, line)
+	}
+	if strings.HasPrefix(line, "error") {
+		t.Fatalf("the worker: line: got %q, want it not to begin with %q", line, "error")
 	}
 	return strings.TrimSpace(line), func() {
 		_ = cmd.Process.Kill()
@@ -84,8 +87,10 @@ func TestWhatAKilledInstallationLeftIsRemovedAtTheNextStart(t *testing.T) {
 	if err := open(t, pkgproxy.Config{Dir: dir}).Close(); err != nil {
 		t.Fatal(err)
 	}
-	if list, err := filepath.Glob(filepath.Join(filepath.Dir(dead), "*")); err != nil || !slices.Equal(list, []string{others}) {
-		t.Errorf("in the end there are %v, %v", list, err)
+	if list, err := filepath.Glob(filepath.Join(filepath.Dir(dead), "*")); err != nil {
+		t.Errorf("in the end: got error %v, want none", err)
+	} else if !slices.Equal(list, []string{others}) {
+		t.Errorf("in the end: got %q, want %q", list, []string{others})
 	}
 }
 
@@ -114,8 +119,10 @@ func TestModulesAreMadeInTheCache(t *testing.T) {
 	if packOf(made, "a") == nil {
 		t.Errorf("there is no module among %d files", len(made.Files))
 	}
-	if list, err := filepath.Glob(filepath.Join(dir, "work", "*")); err != nil || len(list) != 0 {
-		t.Errorf("%v are left, %v", list, err)
+	if list, err := filepath.Glob(filepath.Join(dir, "work", "*")); err != nil {
+		t.Error(err)
+	} else if len(list) != 0 {
+		t.Errorf(`filepath.Glob(filepath.Join(dir, "work", "*")): got %v, want none`, list)
 	}
 }
 

@@ -38,7 +38,7 @@ func TestAnOwnersInstallationsKeepNobodyElseOut(t *testing.T) {
 		ask := func(owner session.Owner) one {
 			came, end := asks(t.Context(), i, owner)
 			all = append(all, one{owner, came, end})
-			came() // it stands in the line before the next one comes
+			came() // it is in the line before the next one comes
 			return all[len(all)-1]
 		}
 		for k, want := range []bool{true, true, false, false, false} {
@@ -55,20 +55,25 @@ func TestAnOwnersInstallationsKeepNobodyElseOut(t *testing.T) {
 		if cleo.came() {
 			t.Error("there are more installations than may be at once")
 		}
-		// Those of ann and ben that wait came before, but nobody of theirs may yet.
+		// Those of ann and ben that wait came before, but none of theirs may go yet.
 		if err := all[0].end(); err != nil {
 			t.Error(err)
 		}
-		if !cleo.came() || all[2].came() {
-			t.Error("the one who has none waits behind those who have two")
+		if !cleo.came() {
+			t.Error("cleo.came(): got false, want true")
+		}
+		if all[2].came() {
+			t.Error("all[2].came(): got true, want false")
 		}
 		for _, o := range all[1:] {
 			if err := o.end(); err != nil {
 				t.Errorf("%s: %v", o.owner, err)
 			}
 		}
-		if load := i.slots.Load(); load.Running != 0 || load.Waiting != 0 {
-			t.Errorf("what is left is %+v", load)
+		if load := i.slots.Load(); load.Running != 0 {
+			t.Errorf("load.Running: got %v, want 0", load.Running)
+		} else if load.Waiting != 0 {
+			t.Errorf("load.Waiting: got %v, want 0", load.Waiting)
 		}
 	})
 }

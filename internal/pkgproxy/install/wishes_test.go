@@ -88,8 +88,10 @@ func TestWithoutAFrontNothingIsInstalled(t *testing.T) {
 	}
 	var none *pkgproxy.Packages
 	for _, kind := range []string{pkgproxy.PyPI, pkgproxy.NPM} {
-		if err := none.Serves(kind); fault.KindOf(err) != fault.Unsupported || !strings.Contains(fault.Of(err).Hint, "packages."+kind+".index") {
-			t.Errorf("%s: %v", kind, err)
+		if err := none.Serves(kind); fault.KindOf(err) != fault.Unsupported {
+			t.Errorf("got %v, want one of kind %v", err, fault.Unsupported)
+		} else if !strings.Contains(fault.Of(err).Hint, "packages."+kind+".index") {
+			t.Errorf("fault.Of(err).Hint: got %q, want %q in it", fault.Of(err).Hint, "packages."+kind+".index")
 		}
 	}
 }
@@ -111,7 +113,11 @@ func TestASessionHasOneInstallationAtATime(t *testing.T) {
 	}
 	all.Wait()
 	slices.Sort(order)
-	if len(slices.Compact(order)) != 20 || len(i.busy) != 0 {
-		t.Errorf("%v, %v", order, i.busy)
+	if len(slices.Compact(order)) != 20 {
+		t.Errorf("len(slices.Compact(order)): got %d, want 20: %v",
+			len(slices.Compact(order)), slices.Compact(order))
+	}
+	if len(i.busy) != 0 {
+		t.Errorf("i.busy: got %v, want none", i.busy)
 	}
 }
