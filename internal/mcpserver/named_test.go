@@ -214,8 +214,11 @@ func TestWhatIsSaidOfSessionsIsTrueForTheClient(t *testing.T) {
 		}
 		for _, tool := range tools.Tools {
 			text := string(transport.Encoded(tool))
-			if strings.Contains(text, staying) == test.alone && tool.Name == "execute_code" || strings.Contains(text, aboutSession) && test.alone {
-				t.Errorf("%+v: %s", test, text)
+			if stays := strings.Contains(text, staying); tool.Name == "execute_code" && stays == test.alone {
+				t.Errorf("%+v: it says that sessions stay: got %v, want %v: %s", test, stays, !test.alone, text)
+			}
+			if test.alone && strings.Contains(text, aboutSession) {
+				t.Errorf("%+v: got %s, want nothing about sessions in it", test, text)
 			}
 		}
 		if told := cs.InitializeResult().Instructions; strings.Contains(told, "NEW session") != test.alone {

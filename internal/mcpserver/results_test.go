@@ -201,7 +201,7 @@ func TestManyDisplaysAreBounded(t *testing.T) {
 		t.Errorf("pictures: got %v, want %v", pictures, maxPictures)
 	}
 	if texts > maxDocument+1000 || texts < maxDocument/2 {
-		t.Errorf("texts: got %v, want %v to %v", texts, maxDocument/2, maxDocument+1000)
+		t.Errorf("texts: got %v, want at least %v and at most %v", texts, maxDocument/2, maxDocument+1000)
 	}
 }
 

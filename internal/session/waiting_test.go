@@ -200,6 +200,43 @@ func notWaiting(t *testing.T, m *session.Manager, id session.ID, execution strin
 	}
 }
 
+// wantListed checks what a session and the lists of runs that wait say of asksTwo, which waits.
+func wantListed(t *testing.T, m *session.Manager, id session.ID, execution string) {
+	t.Helper()
+	i, err := m.Info(alice, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if i.State != session.Waiting {
+		t.Fatalf("i.State: got %v, want %v", i.State, session.Waiting)
+	}
+	if i.Waiting == nil {
+		t.Fatal("i.Waiting: got nil, want one")
+	}
+	wantEqual(t, "i.Waiting.Execution", i.Waiting.Execution, execution)
+	wantEqual(t, "i.Waiting.Session", i.Waiting.Session, id)
+	wantEqual(t, "i.Waiting.Owner", i.Waiting.Owner, alice)
+	wantEqual(t, "i.Waiting.Language", i.Waiting.Language, "python")
+	if !slices.Equal(i.Waiting.Reasons, []string{"ap-1", "ap-2"}) {
+		t.Errorf("i.Waiting.Reasons: got %q, want %q", i.Waiting.Reasons, []string{"ap-1", "ap-2"})
+	}
+	wantEqual(t, "i.Executions", i.Executions, 1)
+	for _, owner := range []session.Owner{alice, ""} {
+		if all, err := m.WaitingRuns(owner); err != nil {
+			t.Errorf("%q: got error %v, want none", owner, err)
+		} else if len(all) != 1 {
+			t.Errorf("%q: len(all): got %d, want 1: %v", owner, len(all), all)
+		} else if all[0].Execution != execution {
+			t.Errorf("%q: all[0].Execution: got %v, want %v", owner, all[0].Execution, execution)
+		}
+	}
+	if all, err := m.WaitingRuns("bob"); err != nil {
+		t.Errorf("bob's: got error %v, want none", err)
+	} else if len(all) != 0 {
+		t.Errorf("bob's: got %v, want none", all)
+	}
+}
+
 func TestARunThatWaitsForAPersonGoesOnWhenItIsToldTo(t *testing.T) {
 	p := newPeople()
 	m := manager(t, p.config(), sandboxtest.FakeConfig{})
@@ -216,38 +253,7 @@ func TestARunThatWaitsForAPersonGoesOnWhenItIsToldTo(t *testing.T) {
 	if t.Failed() {
 		t.FailNow()
 	}
-	i, err := m.Info(alice, id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if i.State != session.Waiting {
-		t.Fatalf("i.State: got %v, want %v", i.State, session.Waiting)
-	}
-	if i.Waiting == nil {
-		t.Fatal("i.Waiting: got nil, want one")
-	}
-	wantEqual(t, "i.Waiting.Execution", i.Waiting.Execution, r.Execution)
-	wantEqual(t, "i.Waiting.Session", i.Waiting.Session, id)
-	wantEqual(t, "i.Waiting.Owner", i.Waiting.Owner, alice)
-	wantEqual(t, "i.Waiting.Language", i.Waiting.Language, "python")
-	if !slices.Equal(i.Waiting.Reasons, []string{"ap-1", "ap-2"}) {
-		t.Errorf("i.Waiting.Reasons: got %q, want %q", i.Waiting.Reasons, []string{"ap-1", "ap-2"})
-	}
-	wantEqual(t, "i.Executions", i.Executions, 1)
-	for _, owner := range []session.Owner{alice, ""} {
-		if all, err := m.WaitingRuns(owner); err != nil {
-			t.Errorf("%q: got error %v, want none", owner, err)
-		} else if len(all) != 1 {
-			t.Errorf("%q: len(all): got %d, want 1: %v", owner, len(all), all)
-		} else if all[0].Execution != r.Execution {
-			t.Errorf("%q: all[0].Execution: got %v, want %v", owner, all[0].Execution, r.Execution)
-		}
-	}
-	if all, err := m.WaitingRuns("bob"); err != nil {
-		t.Errorf("bob's: got error %v, want none", err)
-	} else if len(all) != 0 {
-		t.Errorf("bob's: got %v, want none", all)
-	}
+	wantListed(t, m, id, r.Execution)
 	p.decide(1, "10")
 	again, err := goOn(m, id, r.Execution)
 	if err != nil {

@@ -249,8 +249,10 @@ func TestWhoReadsASharedFolderFindsASkillAsItWasOrIs(t *testing.T) {
 
 // readsWhole reads a skill as who has its folder open; false: it is not there.
 func readsWhole(t *testing.T, dir string) bool {
-	if data, err := os.ReadFile(filepath.Join(dir, "mine.py")); err == nil && !strings.HasSuffix(string(data), "\n") || err != nil && !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the module is %q, %v", data, err)
+	if data, err := os.ReadFile(filepath.Join(dir, "mine.py")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the module: got error %v, want none or that it does not exist", err)
+	} else if err == nil && !strings.HasSuffix(string(data), "\n") {
+		t.Errorf("the module: got %q, want whole lines", data)
 	}
 	root, err := os.OpenRoot(filepath.Join(dir, library, "mine"))
 	if err != nil {
