@@ -68,8 +68,10 @@ func TestWhatIsLookedForIsFound(t *testing.T) {
 		}
 	}
 	t.Logf("of %d queries, %d find it first and %d among five", len(wanted), first, five)
-	if first < 26 || five < len(wanted)-1 {
-		t.Errorf("only %d first, %d among five", first, five)
+	if first < 26 {
+		t.Errorf("first = %d, want at least 26", first)
+	} else if five < len(wanted)-1 {
+		t.Errorf("five = %d, want at least %d", five, len(wanted)-1)
 	}
 }
 
@@ -153,8 +155,11 @@ func TestAServersToolsAreReplacedAndRemoved(t *testing.T) {
 	if err := c.Update("everything", tools); err != nil {
 		t.Fatal(err)
 	}
-	if len(c.rows) != rows || c.servers["everything"].rows["echo"] != echo {
-		t.Error("what did not change was indexed anew")
+	if len(c.rows) != rows {
+		t.Errorf("what did not change was indexed again: len(c.rows) = %d, want %d", len(c.rows), rows)
+	} else if c.servers["everything"].rows["echo"] != echo {
+		t.Errorf(`what did not change was indexed again: c.servers["everything"].rows["echo"] = %d, want %d`,
+			c.servers["everything"].rows["echo"], echo)
 	}
 	if found := names(t, c, Query{Text: "zebras"}); !slices.Equal(found, []string{"everything/get-sum"}) {
 		t.Errorf("found %v", found)
@@ -168,7 +173,7 @@ func TestAServersToolsAreReplacedAndRemoved(t *testing.T) {
 	if found := names(t, c, Query{Text: "zebras sum echo"}); slices.ContainsFunc(found, func(s string) bool { return strings.HasPrefix(s, "everything/") }) {
 		t.Errorf("found %v", found)
 	}
-	if err := c.Update("nobody", nil); err != nil {
+	if err := c.Update("unknown", nil); err != nil {
 		t.Error(err)
 	}
 }
@@ -228,8 +233,11 @@ func TestLevelsTellMoreAndMore(t *testing.T) {
 	} {
 		want.q.Text, want.hit.Server, want.hit.Tool = "sum", "my-server", "get-sum"
 		hits, err := c.Search(t.Context(), want.q)
-		if err != nil || len(hits) != 1 {
-			t.Fatalf("%v %v", hits, err)
+		if err != nil {
+			t.Fatalf("got error %v, want none", err)
+		}
+		if len(hits) != 1 {
+			t.Fatalf("len(hits) = %d, want 1: %+v", len(hits), hits)
 		}
 		hits[0].Score = 0
 		if !reflect.DeepEqual(hits[0], want.hit) {
@@ -258,8 +266,11 @@ func TestTiesAndRepeatsAreInOneOrder(t *testing.T) {
 		if want == nil {
 			want = got
 		}
-		if !slices.Equal(got, want) || len(got) != 100 {
-			t.Fatalf("%d: %v", i, got)
+		if !slices.Equal(got, want) {
+			t.Fatalf("%d: got %q, want %q", i, got, want)
+		}
+		if len(got) != 100 {
+			t.Fatalf("%d: len(got) = %d, want 100: %q", i, len(got), got)
 		}
 		if all := names(t, c, Query{Limit: 100}); !slices.IsSortedFunc(all, func(a, b string) int { return strings.Compare(a[2:], b[2:]) }) {
 			t.Errorf("nothing to look for finds %v", all)

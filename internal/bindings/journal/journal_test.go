@@ -38,7 +38,7 @@ func TestAfterACrashItIsKnownWhatCameOfCalls(t *testing.T) {
 	dir := t.TempDir()
 	j := open(t, dir)
 	if j.Has(theRun) {
-		t.Error("there is a run that nobody made")
+		t.Error("there is a run that was not made")
 	}
 	for n := 1; n <= 3; n++ {
 		if known := begin(t, j, call(n)); known != nil {
@@ -57,12 +57,16 @@ func TestAfterACrashItIsKnownWhatCameOfCalls(t *testing.T) {
 		}
 		for n, want := range []*Outcome{{Unknown: true}, {Answer: []byte(`{"value":"<ü>\n"}`)}, nil, nil} {
 			known, err := j.Look(t.Context(), call(n+1))
-			if err != nil || fmt.Sprintf("%+v", known) != fmt.Sprintf("%+v", want) {
-				t.Errorf("%s: call %d came to %+v, %v", name, n+1, known, err)
+			if err != nil {
+				t.Errorf("%s: got error %v, want none", name, err)
+			} else if fmt.Sprintf("%+v", known) != fmt.Sprintf("%+v", want) {
+				t.Errorf("%s: got %q, want %q", name, fmt.Sprintf("%+v", known), fmt.Sprintf("%+v", want))
 			}
 		}
-		if known := begin(t, j, call(1)); known == nil || !known.Unknown {
-			t.Errorf("%s: call 1 would be made again", name)
+		if known := begin(t, j, call(1)); known == nil {
+			t.Errorf("%s: known is nil, want one", name)
+		} else if !known.Unknown {
+			t.Errorf("%s: known.Unknown = false, want true", name)
 		}
 		other := call(2)
 		other.Digest = "another"
@@ -95,14 +99,21 @@ func TestALineThatWasNotWrittenToItsEndIsAsIfItWereNot(t *testing.T) {
 			t.Fatal(err)
 		}
 		j := open(t, dir)
-		if known, err := j.Look(t.Context(), call(2)); known != nil || err != nil {
-			t.Errorf("behind %q call 2 is %+v, %v", torn, known, err)
+		if known, err := j.Look(t.Context(), call(2)); err != nil {
+			t.Errorf("behind %q call 2: got error %v, want none", torn, err)
+		} else if known != nil {
+			t.Errorf("behind %q call 2: known = %+v, want none", torn, known)
 		}
 		if known := begin(t, j, call(2)); known != nil {
 			t.Errorf("behind %q call 2 is known: %+v", torn, known)
 		}
-		if known, err := open(t, dir).Look(t.Context(), call(2)); err != nil || known == nil || !known.Unknown {
-			t.Errorf("behind %q call 2 was not written: %+v, %v", torn, known, err)
+		switch known, err := open(t, dir).Look(t.Context(), call(2)); {
+		case err != nil:
+			t.Errorf("behind %q call 2 was not written: got error %v, want none", torn, err)
+		case known == nil:
+			t.Errorf("behind %q call 2 was not written: known is nil, want one", torn)
+		case !known.Unknown:
+			t.Errorf("behind %q call 2 was not written: known.Unknown = false, want true: %+v", torn, known)
 		}
 	}
 	if err := os.WriteFile(path, append([]byte("nonsense\n"), whole...), 0o600); err != nil {
@@ -133,8 +144,13 @@ func TestManyCallsBeginAndEndAtOnce(t *testing.T) {
 	all.Wait()
 	again := open(t, dir)
 	for n := 1; n <= 32; n++ {
-		if known, err := again.Look(t.Context(), call(n)); err != nil || known == nil || string(known.Answer) != fmt.Sprint(n) {
-			t.Errorf("call %d came to %+v, %v", n, known, err)
+		switch known, err := again.Look(t.Context(), call(n)); {
+		case err != nil:
+			t.Errorf("call: got error %v, want none", err)
+		case known == nil:
+			t.Error("call: known is nil, want one")
+		case string(known.Answer) != fmt.Sprint(n):
+			t.Errorf("call: string(known.Answer) = %q, want %q", string(known.Answer), fmt.Sprint(n))
 		}
 	}
 }
@@ -149,8 +165,10 @@ func TestRunsAndSessionsAreForgotten(t *testing.T) {
 	if err := errors.Join(j.Remove(theRun), j.Remove(theRun)); err != nil {
 		t.Error(err)
 	}
-	if j.Has(theRun) || !j.Has(other) {
-		t.Error("it is another run that went")
+	if j.Has(theRun) {
+		t.Error("the run is there after its removal")
+	} else if !j.Has(other) {
+		t.Error("another run was removed")
 	}
 	if known := begin(t, j, call(1)); known != nil {
 		t.Errorf("a removed run's call is known: %+v", known)
@@ -158,8 +176,13 @@ func TestRunsAndSessionsAreForgotten(t *testing.T) {
 	if err := j.Forget("alice", "s-1"); err != nil {
 		t.Error(err)
 	}
-	if j.Has(theRun) || j.Has(other) || !j.Has(Run{"bob", "s-1", "x-1"}) {
-		t.Error("it is another session that went")
+	switch {
+	case j.Has(theRun):
+		t.Error("the session's run is there after its removal")
+	case j.Has(other):
+		t.Error("the session's other run is there after its removal")
+	case !j.Has(Run{"bob", "s-1", "x-1"}):
+		t.Error("another owner's run was removed")
 	}
 	ancient := time.Now().Add(-2 * keep)
 	files, _ := filepath.Glob(filepath.Join(dir, "*", "*.jsonl"))
@@ -179,8 +202,10 @@ func TestWhatIsTooLargeIsNotWritten(t *testing.T) {
 	if err := j.End(t.Context(), call(1), Outcome{Answer: make([]byte, maxFile)}); fault.KindOf(err) != fault.Exhausted {
 		t.Errorf("it is written: %v", err)
 	}
-	if known, err := j.Look(t.Context(), call(1)); err != nil || !known.Unknown {
-		t.Errorf("then it is %+v, %v", known, err)
+	if known, err := j.Look(t.Context(), call(1)); err != nil {
+		t.Errorf("got error %v, want none", err)
+	} else if !known.Unknown {
+		t.Errorf("known.Unknown = false, want true: %+v", known)
 	}
 }
 
@@ -210,8 +235,10 @@ func FuzzRead(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if again, err := open(t, dir).Look(t.Context(), call(1)); err != nil || (first == nil) != (again == nil) {
-			t.Errorf("it is %+v at first and then %+v, %v", first, again, err)
+		if again, err := open(t, dir).Look(t.Context(), call(1)); err != nil {
+			t.Errorf("got error %v, want none", err)
+		} else if (first == nil) != (again == nil) {
+			t.Errorf("known is %+v at first and %+v when read again, want both or none", first, again)
 		}
 	})
 }

@@ -33,7 +33,7 @@ func TestWhatIsLeftOfARunThatWasCutShortIsKnown(t *testing.T) {
 		j.Note(theRun, 2, "mail/send"), j.Note(theRun, 1, "mail/draft"), j.Note(theRun, 3, "mail/wipe"), j.Note(theRun, 4, "mail/late"),
 		j.Answered(theRun, 1, false), j.Answered(theRun, 3, true), j.Note(waiting, 1, "mail/send"), j.Note(Run{"bob", "s-1", "x-3"}, 1, "mail/send"),
 	}
-	// Of a call that is kept an answer is there even where nobody knows what came of it.
+	// A call that is kept has an answer even where its outcome is not known.
 	begin(t, j, call(4))
 	begin(t, j, call(5))
 	begin(t, j, call(6))
@@ -41,24 +41,33 @@ func TestWhatIsLeftOfARunThatWasCutShortIsKnown(t *testing.T) {
 	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)
 	}
-	if j.Has(waiting) || !j.Has(theRun) {
-		t.Error("notes keep calls from being made again, or nothing does")
+	if j.Has(waiting) {
+		t.Error("a run that has only notes has calls: got true, want false")
+	} else if !j.Has(theRun) {
+		t.Error("a run with a call has calls: got false, want true")
 	}
 	const want = "x-1 [{1 mail/draft true} {2 mail/send false} {4 mail/late false} {5  true}]"
 	for name, j := range map[string]*Journal{"the same process": j, "another process": open(t, dir)} {
-		if got, _ := left(t, j, "x-2"); len(got) != 1 || got[0] != want {
-			t.Errorf("%s: there is left %q", name, got)
+		if got, _ := left(t, j, "x-2"); len(got) != 1 {
+			t.Errorf("%s: len(got) = %d, want 1: %q", name, len(got), got)
+		} else if got[0] != want {
+			t.Errorf("%s: got[0] = %q, want %q", name, got[0], want)
 		}
 	}
 	_, runs := left(t, j, "x-2")
 	if err := errors.Join(j.Drop("alice", "s-1", runs), j.Drop("alice", "s-1", runs)); err != nil {
 		t.Error(err)
 	}
-	if got, _ := left(t, j); len(got) != 1 || got[0] != "x-2 [{1 mail/send false}]" || j.Has(theRun) {
-		t.Errorf("then there is left %q", got)
+	switch got, _ := left(t, j); {
+	case len(got) != 1:
+		t.Errorf("then there is left: len(got) = %d, want 1: %q", len(got), got)
+	case got[0] != "x-2 [{1 mail/send false}]":
+		t.Errorf(`then there is left: got[0] = %q, want "x-2 [{1 mail/send false}]"`, got[0])
+	case j.Has(theRun):
+		t.Error("then there is left: j.Has(theRun) = true, want false")
 	}
 	if known := begin(t, j, call(1)); known != nil {
-		t.Errorf("a call of a run that was let go of is known: %+v", known)
+		t.Errorf("a call of a run that was removed is known: %+v", known)
 	}
 	if err := errors.Join(j.Remove(theRun), j.Remove(waiting)); err != nil {
 		t.Error(err)
@@ -88,8 +97,10 @@ func TestWhatCannotBeReadOfNotesIsLeftOut(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if got, _ := left(t, j); len(got) != 1 || got[0] != "x-1 [{1 mail/send false}]" {
-			t.Errorf("of %q there is left %q", text, got)
+		if got, _ := left(t, j); len(got) != 1 {
+			t.Errorf("of %q there is left: len(got) = %d, want 1: %q", text, len(got), got)
+		} else if got[0] != "x-1 [{1 mail/send false}]" {
+			t.Errorf(`of %q there is left: got[0] = %q, want "x-1 [{1 mail/send false}]"`, text, got[0])
 		}
 	}
 }
@@ -105,14 +116,18 @@ func TestNotesThatNobodyAsksForAreRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	open(t, dir)
-	if files, err := filepath.Glob(filepath.Join(dir, "*", "*")); err != nil || len(files) != 1 {
-		t.Errorf("there are %q, %v", files, err)
+	if files, err := filepath.Glob(filepath.Join(dir, "*", "*")); err != nil {
+		t.Errorf("got error %v, want none", err)
+	} else if len(files) != 1 {
+		t.Errorf("len(files) = %d, want 1: %q", len(files), files)
 	}
 	if err := j.Forget("alice", "s-2"); err != nil {
 		t.Fatal(err)
 	}
-	if files, err := filepath.Glob(filepath.Join(dir, "*", "*")); err != nil || len(files) != 0 {
-		t.Errorf("there are %q, %v", files, err)
+	if files, err := filepath.Glob(filepath.Join(dir, "*", "*")); err != nil {
+		t.Errorf("got error %v, want none", err)
+	} else if len(files) != 0 {
+		t.Errorf("len(files) = %d, want none: %q", len(files), files)
 	}
 }
 

@@ -115,13 +115,21 @@ func TestALoginToAHostileIssuer(t *testing.T) {
 			s, c := hostile(t, answers)
 			login, err := c.Start(t.Context(), Challenge{ResourceMetadata: s.URL + protected})
 			if err != nil {
-				if fault.Of(err) == nil || len(err.Error()) > 2<<10 {
-					t.Errorf("it is not a fault, or says too much: %.300v", err)
+				if fault.Of(err) == nil {
+					t.Error("got no fault, want one")
+				} else if len(err.Error()) > 2<<10 {
+					t.Errorf("the fault says too much: len(err.Error()) = %d, want at most %d",
+						len(err.Error()), 2<<10)
 				}
 				return
 			}
-			if len(login.URL) > maxAddress || !plain(login.URL) || !strings.HasPrefix(login.URL, s.URL) && !strings.HasPrefix(login.URL, "https://a.example/") {
-				t.Errorf("somebody is to open %.300q", login.URL)
+			switch {
+			case len(login.URL) > maxAddress:
+				t.Errorf("the login's address has %d bytes, want at most %d: %.300q", len(login.URL), maxAddress, login.URL)
+			case !plain(login.URL):
+				t.Errorf("the login's address is %.300q, want plain characters", login.URL)
+			case !strings.HasPrefix(login.URL, s.URL) && !strings.HasPrefix(login.URL, "https://a.example/"):
+				t.Errorf("the login's address is %.300q, want it at %q or https://a.example/", login.URL, s.URL)
 			}
 			if about != "many scopes" && about != "tokens in a file" && about != "a redirect to itself" && !strings.Contains(about, "redirect") && about != "a name twice" {
 				t.Logf("it gives %.200q", login.URL)
@@ -166,11 +174,18 @@ func TestTokensThatAreNone(t *testing.T) {
 			state := login.URL[strings.Index(login.URL, "state=")+len("state="):]
 			state, _, _ = strings.Cut(state, "&")
 			err = client.Finish(t.Context(), "http://127.0.0.1:8976/callback?code=x&state="+state)
-			if err == nil || !strings.Contains(err.Error(), c.want) || len(err.Error()) > 2<<10 {
-				t.Errorf("it says %.300v", err)
+			switch {
+			case err == nil:
+				t.Error("got no error, want one")
+			case !strings.Contains(err.Error(), c.want):
+				t.Errorf("got error %q, want %q in it", err.Error(), c.want)
+			case len(err.Error()) > 2<<10:
+				t.Errorf("len(err.Error()) = %d, want at most %d", len(err.Error()), 2<<10)
 			}
-			if token, err := client.Token(t.Context()); token != "" || err != nil {
-				t.Errorf("%d bytes are kept, %v", len(token), err)
+			if token, err := client.Token(t.Context()); err != nil {
+				t.Errorf("got error %v, want none", err)
+			} else if token != "" {
+				t.Errorf("a token of %d bytes is kept, want none", len(token))
 			}
 		})
 	}
@@ -192,20 +207,29 @@ func TestTokensThatAreNone(t *testing.T) {
 // The SDK's reading of a challenge takes time that grows with the square of its size.
 func TestALongChallengeIsNotRead(t *testing.T) {
 	for _, long := range []string{"Bearer " + strings.Repeat(",", 1<<20) + "=", "Bearer " + strings.Repeat("a=b,", 1<<18), strings.Repeat(`"`, 1<<20)} {
-		if all, err := parseChallenge([]string{long}); err != nil || all != nil {
-			t.Errorf("%d challenges were read, %v", len(all), err)
+		if all, err := parseChallenge([]string{long}); err != nil {
+			t.Errorf("got error %v, want none", err)
+		} else if all != nil {
+			t.Errorf("%d challenges were read, want none", len(all))
 		}
 	}
-	if all, err := parseChallenge([]string{`Bearer scope="a b"`}); err != nil || len(all) != 1 || all[0].Params["scope"] != "a b" {
-		t.Errorf("%v, %v", all, err)
+	switch all, err := parseChallenge([]string{`Bearer scope="a b"`}); {
+	case err != nil:
+		t.Errorf("got error %v, want none", err)
+	case len(all) != 1:
+		t.Errorf("len(all) = %d, want 1: %+v", len(all), all)
+	case all[0].Params["scope"] != "a b":
+		t.Errorf(`all[0].Params["scope"] = %q, want "a b"`, all[0].Params["scope"])
 	}
 	lists := make([]string, 200_000)
 	for i := range lists {
 		lists[i] = fmt.Sprint(i)
 	}
 	begin := time.Now()
-	if got := union([]string{"own"}, lists); len(got) > maxScopes || got[0] != "own" {
-		t.Errorf("%d scopes after %v", len(got), time.Since(begin))
+	if got := union([]string{"own"}, lists); len(got) > maxScopes {
+		t.Errorf("there are %d scopes, want at most %d, after %v", len(got), maxScopes, time.Since(begin))
+	} else if got[0] != "own" {
+		t.Errorf(`got[0] = %q, want "own"`, got[0])
 	}
 }
 
@@ -220,8 +244,10 @@ func FuzzChallenge(f *testing.F) {
 		for _, c := range all {
 			for _, values := range (Challenge{c.Params["resource_metadata"], c.Params["scope"], c.Params["error"]}).header() {
 				for _, v := range values {
-					if strings.ContainsAny(v, "\r\n") || len(v) > maxChallenge {
-						t.Errorf("%q becomes %q", line, v)
+					if strings.ContainsAny(v, "\r\n") {
+						t.Errorf("%q: v = %q, want none of %q in it", line, v, "\r\n")
+					} else if len(v) > maxChallenge {
+						t.Errorf("%q: len(v) = %d, want at most %d: %q", line, len(v), maxChallenge, v)
 					}
 				}
 			}

@@ -180,15 +180,25 @@ func TestALoginGivesATokenThatIsKeptAndRefreshed(t *testing.T) {
 	if got := token(t, again); got != "access-1" {
 		t.Errorf("another process has %q", got)
 	}
-	if got, err := again.Refresh(t.Context(), "access-1", nil); got != "access-2" || err != nil {
-		t.Errorf("refreshed it is %q, %v", got, err)
+	if got, err := again.Refresh(t.Context(), "access-1", nil); err != nil {
+		t.Errorf("refreshed: got error %v, want none", err)
+	} else if got != "access-2" {
+		t.Errorf(`refreshed: got %q, want "access-2"`, got)
 	}
 	// The refresh token that c remembers is used up; what the other process got is there.
-	if got, err := c.Refresh(t.Context(), "access-1", nil); got != "access-2" || err != nil {
-		t.Errorf("the first process has %q, %v", got, err)
+	if got, err := c.Refresh(t.Context(), "access-1", nil); err != nil {
+		t.Errorf("the first process: got error %v, want none", err)
+	} else if got != "access-2" {
+		t.Errorf(`the first process: got %q, want "access-2"`, got)
 	}
-	if err := c.Forget(t.Context()); err != nil || token(t, c) != "" || store.data["docs/me"] != nil {
-		t.Errorf("forgotten: %v, %q", err, store.data)
+	if err := c.Forget(t.Context()); err != nil {
+		t.Errorf("forgetting: got error %v, want none", err)
+	}
+	if got := token(t, c); got != "" {
+		t.Errorf("the token after it was forgotten: got %q, want none", got)
+	}
+	if got := store.data["docs/me"]; got != nil {
+		t.Errorf("the store after it was forgotten has %q, want none", got)
 	}
 }
 
@@ -201,8 +211,10 @@ func TestARefreshHappensOnceForAllWhoAsk(t *testing.T) {
 	var all sync.WaitGroup
 	for range 20 {
 		all.Go(func() {
-			if got, err := c.Refresh(t.Context(), "access-1", nil); got != "access-2" || err != nil {
-				t.Errorf("it is %q, %v", got, err)
+			if got, err := c.Refresh(t.Context(), "access-1", nil); err != nil {
+				t.Errorf("got error %v, want none", err)
+			} else if got != "access-2" {
+				t.Errorf(`got %q, want "access-2"`, got)
 			}
 		})
 	}
@@ -220,8 +232,10 @@ func TestARefreshThatIsRefusedAsksForALogin(t *testing.T) {
 	i.mu.Lock()
 	i.refreshes = map[string]bool{}
 	i.mu.Unlock()
-	if got, err := c.Refresh(t.Context(), "access-1", nil); got != "" || err != nil {
-		t.Errorf("it is %q, %v", got, err)
+	if got, err := c.Refresh(t.Context(), "access-1", nil); err != nil {
+		t.Errorf("got error %v, want none", err)
+	} else if got != "" {
+		t.Errorf(`got %q, want ""`, got)
 	}
 	if got := token(t, c); got != "" {
 		t.Errorf("the refused token is still given: %q", got)
@@ -268,8 +282,13 @@ func TestALoginThatIsNotThisOneIsRefused(t *testing.T) {
 			}
 			back.RawQuery = q.Encode()
 			err = cl.Finish(t.Context(), back.String())
-			if err == nil || token(t, cl) != "" || strings.Contains(fault.Of(err).Message, "secret-description") {
-				t.Errorf("it ended with %v", err)
+			if err == nil {
+				t.Error("got no error, want one")
+			} else if text := fault.Of(err).Message; strings.Contains(text, "secret-description") {
+				t.Errorf("the error says %q, want nothing of the secret", text)
+			}
+			if got := token(t, cl); got != "" {
+				t.Errorf("the token is %q, want none", got)
 			}
 			if err := cl.Finish(t.Context(), back.String()); fault.KindOf(err) != fault.Conflict {
 				t.Errorf("the second time: %v", err)
@@ -305,23 +324,34 @@ func TestCredentialsAreShownToTheirIssuerOnly(t *testing.T) {
 	m := client(t, i, func(c *Config) {
 		c.ClientID, c.ClientSecret, c.Issuer, c.Machine = "id", "machine-secret", "https://good.example", true
 	})
-	if got, err := m.Refresh(t.Context(), "", nil); got != "" || err == nil || i.posts.Load() != 0 {
-		t.Errorf("it got %q, %v", got, err)
+	switch got, err := m.Refresh(t.Context(), "", nil); {
+	case got != "":
+		t.Errorf(`got %q, want ""`, got)
+	case err == nil:
+		t.Error("got no error, want one")
+	case i.posts.Load() != 0:
+		t.Errorf("i.posts = %d, want 0", i.posts.Load())
 	}
 }
 
 func TestAMachineGetsItsTokensByItself(t *testing.T) {
 	i := newIssuer(t)
 	c := client(t, i, func(c *Config) { c.ClientID, c.ClientSecret, c.Machine = "id", "machine-secret", true })
-	if got, err := c.Refresh(t.Context(), "", nil); got != "access-1" || err != nil || token(t, c) != got {
-		t.Errorf("it got %q, %v", got, err)
+	if got, err := c.Refresh(t.Context(), "", nil); err != nil {
+		t.Errorf("got error %v, want none", err)
+	} else if got != "access-1" {
+		t.Errorf(`got %q, want "access-1"`, got)
+	} else if kept := token(t, c); kept != got {
+		t.Errorf("the token that is kept is %q, want %q", kept, got)
 	}
 	if _, err := c.Start(t.Context(), Challenge{}); fault.KindOf(err) != fault.Invalid {
 		t.Errorf("a login: %v", err)
 	}
 	bad := client(t, i, func(c *Config) { c.ClientID, c.ClientSecret, c.Machine = "id", "wrong", true })
-	if _, err := bad.Refresh(t.Context(), "", nil); fault.KindOf(err) != fault.Denied || strings.Contains(err.Error(), "secret-description") {
-		t.Errorf("with a wrong secret: %v", err)
+	if _, err := bad.Refresh(t.Context(), "", nil); fault.KindOf(err) != fault.Denied {
+		t.Errorf("with a wrong secret: got an error of the kind %q, want %q: %v", fault.KindOf(err), fault.Denied, err)
+	} else if strings.Contains(err.Error(), "secret-description") {
+		t.Errorf(`with a wrong secret: got error %q, want no "secret-description" in it`, err.Error())
 	}
 }
 
@@ -337,8 +367,10 @@ func TestDiscoveryGoesThroughTheGivenTransportAlone(t *testing.T) {
 	})
 	c := client(t, i, func(c *Config) { c.Transport = guard })
 	_, err := c.Start(t.Context(), Challenge{ResourceMetadata: "http://169.254.169.254/latest"})
-	if fault.KindOf(err) != fault.Denied || len(asked) == 0 {
-		t.Errorf("it ended with %v after asking %q", err, asked)
+	if fault.KindOf(err) != fault.Denied {
+		t.Errorf("got an error of the kind %q, want %q: %v", fault.KindOf(err), fault.Denied, err)
+	} else if len(asked) == 0 {
+		t.Error("asked is empty, want some")
 	}
 	if _, err := New(Config{Server: "x", URL: i.URL}); fault.KindOf(err) != fault.Denied {
 		t.Errorf("without a transport: %v", err)
@@ -369,8 +401,11 @@ func TestALoginThatNobodyFinishesEndsWithItsClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	second, err := c.Start(t.Context(), Challenge{})
-	if err != nil || first.URL == second.URL {
-		t.Fatalf("the second one is %v, %v", second, err)
+	if err != nil {
+		t.Fatalf("the second one: got error %v, want none", err)
+	}
+	if first.URL == second.URL {
+		t.Fatalf("the second one: first.URL = %q, want another", first.URL)
 	}
 	if err := c.Close(); err != nil {
 		t.Error(err)

@@ -47,8 +47,10 @@ func TestEveryByteThatAPatternSeesIsCounted(t *testing.T) {
 	list := strings.Repeat(`"`+strings.Repeat("a", 90)+`",`, 50_000)
 	var v Validator
 	err := v.Validate(t.Context(), "", schema, json.RawMessage(`{"l":[`+strings.TrimSuffix(list, ",")+`]}`))
-	if fault.KindOf(err) != fault.Invalid || !strings.Contains(err.Error(), "takes too long") {
-		t.Errorf("got %.200v", err)
+	if fault.KindOf(err) != fault.Invalid {
+		t.Errorf("got an error of the kind %q, want %q: %v", fault.KindOf(err), fault.Invalid, err)
+	} else if !strings.Contains(err.Error(), "takes too long") {
+		t.Errorf(`got error %q, want "takes too long" in it`, err.Error())
 	}
 }
 
@@ -64,14 +66,17 @@ func TestAValidationEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// Whoever validates for long keeps nobody else from the same schema.
+// A validation that takes long keeps no other from the same schema.
 func TestNobodyWaitsForAnothersValidation(t *testing.T) {
 	var v Validator
 	schema := json.RawMessage(`{"properties":{"n":{"type":"string"}}}`)
 	c := v.find(schema)
 	busy, err := c.take()
-	if err != nil || busy == nil {
-		t.Fatal(err)
+	if err != nil {
+		t.Fatalf("got error %v, want none", err)
+	}
+	if busy == nil {
+		t.Fatal("busy is nil, want one")
 	}
 	if err := v.Validate(t.Context(), "", schema, json.RawMessage(`{"n":1}`)); fault.KindOf(err) != fault.Invalid {
 		t.Error(err)
@@ -93,8 +98,13 @@ func TestManyProblemsWithLongPathsAreTold(t *testing.T) {
 	arguments := `{"` + strings.Repeat("x", 4<<20) + `":[` + strings.TrimSuffix(strings.Repeat("1,", 200_000), ",") + `]}`
 	var v Validator
 	err := v.Validate(t.Context(), "", schema, json.RawMessage(arguments))
-	if fault.KindOf(err) != fault.Invalid || !strings.Contains(err.Error(), "and many more") || len(err.Error()) > 2000 {
-		t.Errorf("got %.300v", err)
+	switch {
+	case fault.KindOf(err) != fault.Invalid:
+		t.Errorf("got an error of the kind %q, want %q: %v", fault.KindOf(err), fault.Invalid, err)
+	case !strings.Contains(err.Error(), "and many more"):
+		t.Errorf(`got error %q, want "and many more" in it`, err.Error())
+	case len(err.Error()) > 2000:
+		t.Errorf("len(err.Error()) = %d, want at most 2000", len(err.Error()))
 	}
 }
 
@@ -103,10 +113,12 @@ func TestWhatAValidatorKeepsIsBoundedInBytes(t *testing.T) {
 	for k := range 30 {
 		v.Ignored(json.RawMessage(fmt.Sprintf(`{"maxProperties":%d,"default":[%s0]}`, k, strings.Repeat("0,", 3900))))
 		if v.weight > maxKept || v.weight <= 0 {
-			t.Fatalf("%d bytes are kept", v.weight)
+			t.Fatalf("%d bytes are kept, want from 1 to %d", v.weight, maxKept)
 		}
 	}
-	if n := v.order.Len(); n >= 30 || n != len(v.known) {
-		t.Errorf("%d and %d schemas are kept", n, len(v.known))
+	if n := v.order.Len(); n >= 30 {
+		t.Errorf("n = %d, want less than 30", n)
+	} else if n != len(v.known) {
+		t.Errorf("n = %d, want %d", n, len(v.known))
 	}
 }

@@ -22,7 +22,7 @@ import (
 )
 
 // checkFiles holds against the files of a tree all that can be held without an
-// interpreter: nothing stands in them that does not show, no names differ in case
+// interpreter: they have nothing in them that does not show, no names differ in case
 // alone, and code is only what stub writes.
 func checkFiles(tools []bindings.Tool, tree Tree) error {
 	folded := map[string]bool{}

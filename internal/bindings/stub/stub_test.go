@@ -17,9 +17,9 @@ import (
 	"paddock/internal/sandbox/sandboxtest"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files again")
 
-// evil are texts that end what they stand in, or do not show what they are.
+// evil are texts that end the literal or comment around them, or do not show what they are.
 var evil = []string{
 	`*/ globalThis.pwned = 1; /*`, "`${globalThis.pwned=1}`", `"; globalThis.pwned = 1; "`, `'; globalThis.pwned = 1; '`,
 	`"""` + "\nopen('pwned', 'w')\n" + `"""`, `""`, `"`, `\`, `\"`, `\\"`, `"""`, `""""`, `x"""y`, `\"""`, `x\`, "\n", "\r\nimport os\r\n",
@@ -147,8 +147,11 @@ func TestWhatIndexJSDoesIsCallTool(t *testing.T) {
 	want := [][2]string{}
 	for _, n := range tree.Tools {
 		want = append(want, [2]string{"evil", n.Tool.Name})
-		if !slices.Contains(got.Names, n.JavaScript) || n.Camel != "" && !slices.Contains(got.Names, n.Camel) {
-			t.Errorf("there is no %s or %s", n.JavaScript, n.Camel)
+		if !slices.Contains(got.Names, n.JavaScript) {
+			t.Errorf("the names are %q, want %q in them", got.Names, n.JavaScript)
+		}
+		if n.Camel != "" && !slices.Contains(got.Names, n.Camel) {
+			t.Errorf("the names are %q, want %q in them", got.Names, n.Camel)
 		}
 	}
 	if !slices.Equal(got.Told, want) {
@@ -186,20 +189,39 @@ func TestEveryNameBecomesAnIdentifierOfItsOwn(t *testing.T) {
 	python, script, types := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, n := range tree.Tools {
 		got[n.Tool.Name] = n
-		if python[strings.ToLower(n.Python)] || script[strings.ToLower(n.JavaScript)] || script[n.Camel] {
-			t.Errorf("%q has a name that another tool has: %+v", n.Tool.Name, n)
+		for name, taken := range map[string]bool{
+			n.Python:     python[strings.ToLower(n.Python)],
+			n.JavaScript: script[strings.ToLower(n.JavaScript)],
+			n.Camel:      script[n.Camel],
+		} {
+			if taken {
+				t.Errorf("%q is called %q, which another tool is called: %+v", n.Tool.Name, name, n)
+			}
 		}
 		python[strings.ToLower(n.Python)], script[strings.ToLower(n.JavaScript)] = true, true
 		if n.Camel != "" {
 			script[n.Camel] = true
 		}
 		types[n.JavaScript], types[n.Camel] = true, true
-		if types[n.types+"Args"] || types[n.types+"Result"] {
-			t.Errorf("%q has a type that is called as something else is", n.Tool.Name)
+		if types[n.types+"Args"] {
+			t.Errorf(`%q has a type that is called as something else is: types[n.types+"Args"] = true, want false`,
+				n.Tool.Name)
+		} else if types[n.types+"Result"] {
+			t.Errorf(`%q has a type that is called as something else is: types[n.types+"Result"] = true, want false`,
+				n.Tool.Name)
 		}
 		types[n.types+"Args"], types[n.types+"Result"] = true, true
-		if reservedPython[n.Python] || reservedJavaScript[n.JavaScript] || reservedJavaScript[n.Camel] || !plain(n.Python) || !plain(n.JavaScript) {
-			t.Errorf("%q is called %+v", n.Tool.Name, n)
+		switch {
+		case reservedPython[n.Python]:
+			t.Errorf("%q is called: reservedPython[n.Python] = true, want false", n.Tool.Name)
+		case reservedJavaScript[n.JavaScript]:
+			t.Errorf("%q is called: reservedJavaScript[n.JavaScript] = true, want false", n.Tool.Name)
+		case reservedJavaScript[n.Camel]:
+			t.Errorf("%q is called: reservedJavaScript[n.Camel] = true, want false", n.Tool.Name)
+		case !plain(n.Python):
+			t.Errorf("%q is called: plain(n.Python) = false, want true", n.Tool.Name)
+		case !plain(n.JavaScript):
+			t.Errorf("%q is called: plain(n.JavaScript) = false, want true", n.Tool.Name)
 		}
 	}
 	for name, want := range map[string][2]string{
@@ -207,8 +229,10 @@ func TestEveryNameBecomesAnIdentifierOfItsOwn(t *testing.T) {
 		"then": {"then", "then_"}, "tools": {"tools_", "tools_"}, "list": {"list_", "list"}, "1st": {"tool_1st", "tool_1st"}, "_private": {"private", "private_"},
 		"__proto__": {"proto", "proto"}, "a.b": {"a_b_" + hash("a.b")[:8], "a_b_" + hash("a.b")[:8]}, "CON": {"CON_", "CON_"},
 	} {
-		if n := got[name]; n.Python != want[0] || n.JavaScript != want[1] {
-			t.Errorf("%q is %s and %s, not %s", name, n.Python, n.JavaScript, want)
+		if n := got[name]; n.Python != want[0] {
+			t.Errorf("%q: n.Python = %q, want %q", name, n.Python, want[0])
+		} else if n.JavaScript != want[1] {
+			t.Errorf("%q: n.JavaScript = %q, want %q", name, n.JavaScript, want[1])
 		}
 	}
 	told, err := startPython(t, python3(t)).execute(tree)
@@ -233,8 +257,13 @@ func TestANameIsTheSameWhateverElseThereIs(t *testing.T) {
 		}
 		return ""
 	}
-	if a, b := of("get sum", "get sum", "get:sum"), of("get:sum", "get sum", "get:sum"); a == "get_sum" || b == "get_sum" || a == b {
-		t.Errorf("two that come to one are %s and %s: neither may be what the other was alone", a, b)
+	switch a, b := of("get sum", "get sum", "get:sum"), of("get:sum", "get sum", "get:sum"); {
+	case a == "get_sum":
+		t.Errorf("the first of two that come to one is %q, want another name than it has alone", a)
+	case b == "get_sum":
+		t.Errorf("the second of two that come to one is %q, want another name than the other has alone", b)
+	case a == b:
+		t.Errorf("two that come to one are both %q, want two names", a)
 	}
 	if a, b := of("get sum", "get sum", "get:sum"), of("get sum", "x", "get/sum", "get:sum", "get sum"); a != b {
 		t.Errorf("it is %s here and %s there", a, b)
@@ -309,8 +338,10 @@ func TestSchemaBombsGiveSmallFiles(t *testing.T) {
 	}
 	for _, n := range tree.Tools {
 		for _, l := range []Language{Python, TypeScript} {
-			if s := n.Signature(l); len(s) > maxSignature+len("…") || strings.Contains(s, "\n") {
-				t.Errorf("a signature is %q", s)
+			if s := n.Signature(l); len(s) > maxSignature+len("…") {
+				t.Errorf("a signature: len(s) = %d, want at most %d: %q", len(s), maxSignature+len("…"), s)
+			} else if strings.Contains(s, "\n") {
+				t.Errorf("a signature: s = %q, want no %q in it", s, "\n")
 			}
 		}
 	}
@@ -382,12 +413,17 @@ func TestGoldenFiles(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if want, err := os.ReadFile(path); err != nil || string(want) != string(f.Data) {
-			t.Errorf("%s is not what its golden file has (%v); renew it with -update and read the difference\n%s", f.Path, err, f.Data)
+		if want, err := os.ReadFile(path); err != nil {
+			t.Errorf("reading the golden file of %s: got error %v, want none", f.Path, err)
+		} else if string(want) != string(f.Data) {
+			t.Errorf("%s differs from its golden file; renew it with -update and read the difference: got\n%s\nwant\n%s",
+				f.Path, f.Data, want)
 		}
 	}
-	if there, err := os.ReadDir(dir); err != nil || len(there) != len(tree.Files) {
-		t.Errorf("there are %d golden files and %d files (%v)", len(there), len(tree.Files), err)
+	if there, err := os.ReadDir(dir); err != nil {
+		t.Errorf("got error %v, want none", err)
+	} else if len(there) != len(tree.Files) {
+		t.Errorf("there are %d golden files, want %d", len(there), len(tree.Files))
 	}
 }
 
@@ -504,8 +540,10 @@ func TestOnlyTheFilesThatDifferAreMadeAgain(t *testing.T) {
 			t.Errorf("%s is not what it should be", f.Path)
 		}
 	}
-	if len(files) != len(all) || len(differing) != 5 {
-		t.Errorf("there are %d files, want %d; %d were made again", len(files), len(all), len(differing))
+	if len(files) != len(all) {
+		t.Errorf("len(files) = %d, want %d", len(files), len(all))
+	} else if len(differing) != 5 {
+		t.Errorf("len(differing) = %d, want 5", len(differing))
 	}
 	if len(Version()) != 64 {
 		t.Errorf("the version is %q", Version())
