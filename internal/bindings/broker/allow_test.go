@@ -69,25 +69,54 @@ func TestWhatSessionsMayBind(t *testing.T) {
 			t.Errorf("%s at %q: %v, want %q", c.name, c.url, err, c.kind)
 		}
 	}
+}
+
+func TestAnEmptyAllowlistAllowsNothing(t *testing.T) {
 	for _, none := range []Allowlist{{}, allow(t)} {
 		for _, url := range []string{"https://mcp.example.com/mcp", "http://127.0.0.1/mcp"} {
 			err := none.Check("deepwiki", url)
-			if f := fault.Of(err); f == nil || f.Kind != fault.Denied || !strings.Contains(f.Hint, "PADDOCK_MCP_ALLOWLIST") {
-				t.Errorf("an empty list gives %v for %s", err, url)
+			switch f := fault.Of(err); {
+			case f == nil:
+				t.Errorf("an empty list allows %s, want a refusal", url)
+			case f.Kind != fault.Denied:
+				t.Errorf("an empty list at %s: f.Kind = %q, want %q", url, f.Kind, fault.Denied)
+			case !strings.Contains(f.Hint, "PADDOCK_MCP_ALLOWLIST"):
+				t.Errorf(`an empty list at %s: f.Hint = %q, want "PADDOCK_MCP_ALLOWLIST" in it`, url, f.Hint)
 			}
 		}
 	}
-	if f := fault.Of(a.Check("x", "https://other.example:444/mcp?key=hidden")); !strings.Contains(f.Hint, "PADDOCK_MCP_ALLOWLIST=other.example:444 ") || strings.Contains(f.Message+f.Hint, "hidden") {
-		t.Errorf("it says %q, %q", f.Message, f.Hint)
+}
+
+func TestARefusalSaysWhatToAllow(t *testing.T) {
+	a := allow(t, "mcp.example.com")
+	if f := fault.Of(a.Check("x", "https://other.example:444/mcp?key=hidden")); !strings.Contains(f.Hint, "PADDOCK_MCP_ALLOWLIST=other.example:444 ") {
+		t.Errorf(`f.Hint = %q, want "PADDOCK_MCP_ALLOWLIST=other.example:444 " in it`, f.Hint)
+	} else if strings.Contains(f.Message+f.Hint, "hidden") {
+		t.Errorf(`it says %q, %q, want no "hidden" in it`, f.Message, f.Hint)
 	}
 	if f := fault.Of(a.Check("x", "http://127.0.0.1:99/mcp")); !strings.Contains(f.Hint, "127.0.0.1:99!private") {
 		t.Errorf("it says %q, %q", f.Message, f.Hint)
 	}
-	if _, err := ParseAllowlist([]string{"https://a", "good.example", "a b.c"}); err == nil || !strings.Contains(err.Error(), "https://a") || !strings.Contains(err.Error(), "a b.c") {
-		t.Errorf("mistakes are told as %v", err)
+}
+
+func TestMistakesOfAnAllowlistAreTold(t *testing.T) {
+	switch _, err := ParseAllowlist([]string{"https://a", "good.example", "a b.c"}); {
+	case err == nil:
+		t.Error("mistakes: got no error, want one")
+	case !strings.Contains(err.Error(), "https://a"):
+		t.Errorf(`mistakes: got error %q, want "https://a" in it`, err.Error())
+	case !strings.Contains(err.Error(), "a b.c"):
+		t.Errorf(`mistakes: got error %q, want "a b.c" in it`, err.Error())
 	}
-	if a := allow(t, "*"); a.Check("x", "https://mcp.example.com/mcp") != nil || a.Check("x", "http://127.0.0.1/mcp") == nil {
-		t.Error("* does not stand for the public Internet")
+}
+
+func TestAStarAllowsThePublicInternet(t *testing.T) {
+	a := allow(t, "*")
+	if err := a.Check("x", "https://mcp.example.com/mcp"); err != nil {
+		t.Errorf("a public host: got error %v, want none", err)
+	}
+	if a.Check("x", "http://127.0.0.1/mcp") == nil {
+		t.Error("this machine: got no error, want one")
 	}
 }
 
@@ -180,14 +209,22 @@ func TestWhatIsNotAllowedIsNotReached(t *testing.T) {
 			}
 			f := fault.Of(err)
 			said := fmt.Sprintf("%s; %s; %v; %+v", f.Message, f.Hint, fault.CauseOf(err), err)
-			if strings.Contains(said, secret) || !strings.Contains(said, c.says) || f.Kind == fault.Internal {
-				t.Errorf("it says %s", said)
+			switch {
+			case strings.Contains(said, secret):
+				t.Errorf("said = %q, want no %q in it", said, secret)
+			case !strings.Contains(said, c.says):
+				t.Errorf("said = %q, want %q in it", said, c.says)
+			case f.Kind == fault.Internal:
+				t.Errorf("f.Kind = %q, want another", f.Kind)
 			}
 			t.Log(said)
 		})
 	}
-	if len(reached) > 0 || len(b.Names(alice)) > 0 {
-		t.Errorf("it reached %q, and has %q", reached, b.Names(alice))
+	if len(reached) > 0 {
+		t.Errorf("it reached %q, want none", reached)
+	}
+	if names := b.Names(alice); len(names) > 0 {
+		t.Errorf("the session has the servers %q, want none", names)
 	}
 }
 
@@ -213,7 +250,7 @@ func TestASessionHasTheServersThatWereChosen(t *testing.T) {
 	if got := b.Names(Session{"alice", "none"}); !slices.Equal(got, []string{"mine"}) {
 		t.Errorf("what it bound itself is %q", got)
 	}
-	if failure = fault.New(fault.Internal, "nobody knows"); len(b.Names(Session{"alice", "all"})) > 0 {
+	if failure = fault.New(fault.Internal, "no one knows"); len(b.Names(Session{"alice", "all"})) > 0 {
 		t.Error("a session of which nothing is known has servers")
 	}
 }

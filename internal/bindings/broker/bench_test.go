@@ -31,7 +31,7 @@ func toolsOf(t testing.TB, n int) *counterparty {
 
 // BenchmarkProvide measures what a run costs that calls nothing: "unchanged" where the
 // session's folder is as it should be, "new session" where it is empty, "first" where
-// nobody has had the files before.
+// no session has had the files before.
 func BenchmarkProvide(b *testing.B) {
 	for _, n := range []int{0, 10, 100, 500} {
 		config := Config{Dir: b.TempDir()}

@@ -45,8 +45,10 @@ func TestWhatARunInherits(t *testing.T) {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 	}
-	if in, err := b.Inherit(nil); err != nil || in.Limited {
-		t.Errorf("without any: %+v, %v", in, err)
+	if in, err := b.Inherit(nil); err != nil {
+		t.Errorf("without any: got error %v, want none", err)
+	} else if in.Limited {
+		t.Errorf("without any: in.Limited = true, want false: %+v", in)
 	}
 }
 
@@ -77,7 +79,12 @@ func TestAServerThatCallsBackCannotRecurse(t *testing.T) {
 	first = open(t, Config{Servers: []Definition{d}, CallsPerRun: 10})
 	second = open(t, Config{Servers: []Definition{d}, CallsPerRun: 100})
 	got := ask(t, first, run(), 4, "party", "run", `{}`)
-	if !strings.Contains(got, "with 6 calls left") || !strings.Contains(got, "calls it back") || depth != 2 {
-		t.Errorf("it gives %s, %d deep", got, depth)
+	switch {
+	case !strings.Contains(got, "with 6 calls left"):
+		t.Errorf(`got %q, want "with 6 calls left" in it`, got)
+	case !strings.Contains(got, "calls it back"):
+		t.Errorf(`got %q, want "calls it back" in it`, got)
+	case depth != 2:
+		t.Errorf("depth = %d, want 2", depth)
 	}
 }

@@ -18,8 +18,10 @@ func TestAnOperatorAcceptsThatAToolChanged(t *testing.T) {
 	changed.add(&mcp.Tool{Name: "echo", Description: "Says it louder."}, textArgument, func(json.RawMessage) (*mcp.CallToolResult, error) { return text("A"), nil })
 	b = open(t, Config{Servers: []Definition{changed.definition("party")}, Dir: dir})
 	for range 2 {
-		if got := ask(t, b, run(), 1, "party", "echo", `{"text":"a"}`); !strings.Contains(got, `"denied"`) || !strings.Contains(got, "description") {
-			t.Fatalf("it was called: %s", got)
+		if got := ask(t, b, run(), 1, "party", "echo", `{"text":"a"}`); !strings.Contains(got, `"denied"`) {
+			t.Fatalf("it was called: got %q, want %q in it", got, `"denied"`)
+		} else if !strings.Contains(got, "description") {
+			t.Fatalf(`it was called: got %q, want "description" in it`, got)
 		}
 	}
 	if got := ask(t, b, run(), 2, "party", "weather", `{}`); strings.Contains(got, "error") {
@@ -27,8 +29,15 @@ func TestAnOperatorAcceptsThatAToolChanged(t *testing.T) {
 	}
 	operator := open(t, Config{Dir: dir})
 	all, err := operator.Changes(t.Context())
-	if err != nil || len(all) != 1 || all[0].Server != "party" || all[0].Tool != "echo" {
-		t.Fatalf("the changes are %+v, %v", all, err)
+	switch {
+	case err != nil:
+		t.Fatalf("the changes: got error %v, want none", err)
+	case len(all) != 1:
+		t.Fatalf("the changes: len(all) = %d, want 1: %+v", len(all), all)
+	case all[0].Server != "party":
+		t.Fatalf(`the changes: all[0].Server = %q, want "party"`, all[0].Server)
+	case all[0].Tool != "echo":
+		t.Fatalf(`the changes: all[0].Tool = %q, want "echo"`, all[0].Tool)
 	}
 	if err := operator.Accept(t.Context(), all[0].Server, all[0].Tool, all[0].Now); err != nil {
 		t.Fatal(err)

@@ -33,8 +33,10 @@ func TestARunThatWasCutShortIsToldOf(t *testing.T) {
 	s.granted <- nil
 	<-asking
 	next := open(t, s.config)
-	if news, done := next.CutShort(alice, "x-1"); news != "" || done == nil {
-		t.Errorf("of the run that waits it tells %q", news)
+	if news, done := next.CutShort(alice, "x-1"); news != "" {
+		t.Errorf(`of the run that waits: news = %q, want ""`, news)
+	} else if done == nil {
+		t.Error("of the run that waits: done is nil, want one")
 	}
 	if news, _ := next.CutShort(Session{"bob", alice.ID}); news != "" {
 		t.Errorf("another owner is told %q", news)
@@ -117,8 +119,13 @@ func TestWhatIsToldOfCallsIsShortAndOnOneLine(t *testing.T) {
 			t.Errorf("it tells %q, and not %q", news, want)
 		}
 	}
-	if strings.ContainsAny(news, "\n\u202e") || len(news) > 1200 || strings.Contains(news, "x-2") {
-		t.Errorf("it tells %q", news)
+	switch {
+	case strings.ContainsAny(news, "\n\u202e"):
+		t.Errorf("news = %q, want none of %q in it", news, "\n\u202e")
+	case len(news) > 1200:
+		t.Errorf("len(news) = %d, want at most 1200: %q", len(news), news)
+	case strings.Contains(news, "x-2"):
+		t.Errorf(`news = %q, want no "x-2" in it`, news)
 	}
 	if cutShort(alice, []journal.Left{{Execution: "x-1"}}) != "" {
 		t.Error("of a run that called nothing something is told")

@@ -88,8 +88,10 @@ func TestHeadersThatASessionGaveAreNotRepeated(t *testing.T) {
 	use := func(b *Broker, s Session) {
 		for i, how := range []string{"", "fail", "refuse", "structured"} {
 			got := ask(t, b, Run{Session: s, Execution: "x"}, i+1, "mine", "tell", `{"how":"`+how+`"}`)
-			if !strings.Contains(got, "(hidden)") || !strings.Contains(got, "page=2") {
-				t.Errorf("%s: it says %s", how, got)
+			if !strings.Contains(got, "(hidden)") {
+				t.Errorf(`%s: got %q, want "(hidden)" in it`, how, got)
+			} else if !strings.Contains(got, "page=2") {
+				t.Errorf(`%s: got %q, want "page=2" in it`, how, got)
 			}
 			told = append(told, got)
 		}
@@ -99,8 +101,10 @@ func TestHeadersThatASessionGaveAreNotRepeated(t *testing.T) {
 		}
 		told = append(told, everything(t, folder))
 		hits, err := b.Search(t.Context(), s, catalog.Query{Text: "told", Level: catalog.Full}, "")
-		if err != nil || len(hits) == 0 {
-			t.Errorf("it finds %v, %v", hits, err)
+		if err != nil {
+			t.Errorf("got error %v, want none", err)
+		} else if len(hits) == 0 {
+			t.Error("hits is empty, want some")
 		}
 		told = append(told, fmt.Sprintf("%+v", Found(hits)))
 	}

@@ -40,11 +40,16 @@ func TestWhatResultsLookLikeIsLearned(t *testing.T) {
 	b.settle()
 	mustProvide(t, b, alice, folder)
 	after := contents(t, folder)
-	if !strings.Contains(after["party/weather.py"], "learned from earlier results") || !strings.Contains(after["party/weather.py"], "degrees") {
-		t.Errorf("the tool's file is %s", after["party/weather.py"])
+	if !strings.Contains(after["party/weather.py"], "learned from earlier results") {
+		t.Errorf(`the tool's file: after["party/weather.py"] = %q, want "learned from earlier results" in it`,
+			after["party/weather.py"])
+	} else if !strings.Contains(after["party/weather.py"], "degrees") {
+		t.Errorf(`the tool's file: after["party/weather.py"] = %q, want "degrees" in it`, after["party/weather.py"])
 	}
-	if !strings.Contains(after["party/echo.py"], "-> str") || strings.Contains(fmt.Sprint(after), "my secret") {
-		t.Errorf("the other one's file is %s", after["party/echo.py"])
+	if !strings.Contains(after["party/echo.py"], "-> str") {
+		t.Errorf(`the other one's file: after["party/echo.py"] = %q, want "-> str" in it`, after["party/echo.py"])
+	} else if strings.Contains(fmt.Sprint(after), "my secret") {
+		t.Errorf(`the other one's file: fmt.Sprint(after) = %q, want no "my secret" in it`, fmt.Sprint(after))
 	}
 	for _, same := range []string{"party/broken.py", "party/honest.py", "party/picture.py", "party/index.md"} {
 		if before[same] != after[same] {
@@ -59,8 +64,15 @@ func TestWhatResultsLookLikeIsLearned(t *testing.T) {
 		}
 	}
 	hits, err := b.Search(t.Context(), alice, catalog.Query{Text: "temperature", Level: catalog.Full}, "")
-	if err != nil || len(hits) == 0 || !schema.Learned(hits[0].Found.Output) || !strings.Contains(hits[0].Signature, "WeatherResult") {
-		t.Errorf("it is found as %+v, %v", hits, err)
+	switch {
+	case err != nil:
+		t.Errorf("got error %v, want none", err)
+	case len(hits) == 0:
+		t.Error("hits is empty, want some")
+	case !schema.Learned(hits[0].Found.Output):
+		t.Error("schema.Learned(hits[0].Found.Output) = false, want true")
+	case !strings.Contains(hits[0].Signature, "WeatherResult"):
+		t.Errorf(`hits[0].Signature = %q, want "WeatherResult" in it`, hits[0].Signature)
 	}
 	// Another owner is not told.
 	bobs := filepath.Join(t.TempDir(), "servers")
@@ -100,12 +112,17 @@ func TestAHostileServersResultsTeachOnlySoMuch(t *testing.T) {
 	for name, o := range l.all[of].tools {
 		size += len(name) + len(o.Schema)
 	}
-	if size > maxTaught || len(l.all[of].tools) < 10 {
-		t.Errorf("%d tools are known, in %d bytes", len(l.all[of].tools), size)
+	if size > maxTaught {
+		t.Errorf("size = %d, want at most %d", size, maxTaught)
+	} else if len(l.all[of].tools) < 10 {
+		t.Errorf("len(l.all[of].tools) = %d, want at least 10", len(l.all[of].tools))
 	}
 	l.flush()
-	if again := newLearned(l.dir, nil).of("alice", "key"); again == nil || len(again.outputs) != len(l.all[of].tools) {
-		t.Error("another process knows something else")
+	if again := newLearned(l.dir, nil).of("alice", "key"); again == nil {
+		t.Error("another process knows something else: again is nil, want one")
+	} else if len(again.outputs) != len(l.all[of].tools) {
+		t.Errorf("another process knows something else: len(again.outputs) = %d, want %d",
+			len(again.outputs), len(l.all[of].tools))
 	}
 	for i := range 2 * maxLearned {
 		l.of("alice", fmt.Sprint(i))
@@ -124,7 +141,7 @@ func TestAHostileServersResultsTeachOnlySoMuch(t *testing.T) {
 }
 
 func TestTooManyResultsAtOnceAreNotWaitedFor(t *testing.T) {
-	l := newLearned("", nil) // nobody runs it
+	l := newLearned("", nil) // its loop does not run
 	for range 10 * maxSamples {
 		l.offer("alice", "key", "tool", upstream.Result{Structured: json.RawMessage(`{}`)}, false)
 	}

@@ -76,15 +76,21 @@ func TestWhatAnOperatorSaysOfAServerCountsUnderAnyName(t *testing.T) {
 				t.Log(err)
 				return
 			}
-			if slices.Contains(offer.Tools, "broken") || !slices.Contains(offer.Tools, "delete-all") {
-				t.Errorf("it offers %q", offer.Tools)
+			if slices.Contains(offer.Tools, "broken") {
+				t.Errorf(`it offers: offer.Tools = %q, want no "broken" in it`, offer.Tools)
+			} else if !slices.Contains(offer.Tools, "delete-all") {
+				t.Errorf(`it offers: offer.Tools = %q, want "delete-all" in it`, offer.Tools)
 			}
-			if got := ask(t, b, run(), 1, name, "broken", `{}`); !strings.Contains(got, `"denied"`) || !strings.Contains(got, "servers.party.tools") {
-				t.Errorf("the denied tool: %s", got)
+			if got := ask(t, b, run(), 1, name, "broken", `{}`); !strings.Contains(got, `"denied"`) {
+				t.Errorf("the denied tool: got %q, want %q in it", got, `"denied"`)
+			} else if !strings.Contains(got, "servers.party.tools") {
+				t.Errorf(`the denied tool: got %q, want "servers.party.tools" in it`, got)
 			}
 			before := asked
-			if got := ask(t, b, run(), 2, name, "delete-all", `{}`); !strings.Contains(got, "somebody said no") || asked != before+1 {
-				t.Errorf("the tool to ask about: %s", got)
+			if got := ask(t, b, run(), 2, name, "delete-all", `{}`); !strings.Contains(got, "somebody said no") {
+				t.Errorf(`the tool to ask about: got %q, want "somebody said no" in it`, got)
+			} else if asked != before+1 {
+				t.Errorf("the tool to ask about: asked = %d, want %d", asked, before+1)
 			}
 		})
 	}
@@ -157,19 +163,27 @@ func TestASessionHasSomeToolsOfTheOperatorsServers(t *testing.T) {
 				}
 				return
 			}
-			if got := strings.Join(slices.Sorted(slices.Values(offer.Tools)), " "); err != nil || got != test.want {
-				t.Errorf("it has %s, %v", got, err)
+			if got := strings.Join(slices.Sorted(slices.Values(offer.Tools)), " "); err != nil {
+				t.Errorf("got error %v, want none", err)
+			} else if got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
 			}
 			got := ask(t, b, run(), 1, "party", "weather", `{}`)
-			if may := strings.Contains(test.want, "weather"); strings.Contains(got, `"denied"`) == may || !may && !strings.Contains(got, "create_session") {
-				t.Errorf("it is called: %s", got)
+			may := strings.Contains(test.want, "weather")
+			if denied := strings.Contains(got, `"denied"`); denied == may {
+				t.Errorf("the call is denied: got %v, want %v: %s", denied, !may, got)
+			} else if denied && !strings.Contains(got, "create_session") {
+				t.Errorf(`the refusal is %q, want "create_session" in it`, got)
 			}
 		})
 	}
 	b := open(t, Config{Servers: []Definition{d}})
 	for entry, kind := range map[string]fault.Kind{"party": "", "party/get_*": "", "party/!@destructive": "", "party/@all": fault.Invalid, "party/": fault.Invalid, "party/!": fault.Invalid, "none/get_*": fault.NotFound} {
-		if err := b.CheckChosen(entry); (err != nil) != (kind != "") || err != nil && fault.KindOf(err) != kind {
-			t.Errorf("%s: %v", entry, err)
+		err := b.CheckChosen(entry)
+		if got, want := err != nil, kind != ""; got != want {
+			t.Errorf("%s: there is an error: got %v, want %v: %v", entry, got, want, err)
+		} else if err != nil && fault.KindOf(err) != kind {
+			t.Errorf("%s: got an error of the kind %q, want %q: %v", entry, fault.KindOf(err), kind, err)
 		}
 	}
 }

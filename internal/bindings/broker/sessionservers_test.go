@@ -60,15 +60,19 @@ func TestASessionsServersOutliveTheProcess(t *testing.T) {
 	d.Policy = Policy{Deny: []string{"delete-all"}}
 	config := Config{Dir: dir, Seal: vault{}}
 	b := open(t, config)
-	if o, err := b.Bind(t.Context(), alice, d); err != nil || o.Fleeting {
-		t.Fatalf("%+v, %v", o, err)
+	if o, err := b.Bind(t.Context(), alice, d); err != nil {
+		t.Fatalf("got error %v, want none", err)
+	} else if o.Fleeting {
+		t.Fatalf("o.Fleeting = true, want false: %+v", o)
 	}
 	if err := filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			return err
 		}
-		if text, err := os.ReadFile(path); err != nil || bytes.Contains(text, []byte("s3cr3t")) {
-			t.Errorf("%s tells the secret: %v", path, err)
+		if text, err := os.ReadFile(path); err != nil {
+			t.Errorf("%s tells the secret: got error %v, want none", path, err)
+		} else if bytes.Contains(text, []byte("s3cr3t")) {
+			t.Errorf("%s tells the secret: text = %q, want no %q in it", path, text, []byte("s3cr3t"))
 		}
 		return nil
 	}); err != nil {
@@ -101,8 +105,10 @@ func TestASessionsServersOutliveTheProcess(t *testing.T) {
 	if got := other.Names(fork); len(got) != 0 {
 		t.Errorf("after its end the fork has %q", got)
 	}
-	if left, err := os.ReadDir(filepath.Join(dir, "sessions")); err != nil || len(left) != 0 {
-		t.Errorf("there is left %v, %v", left, err)
+	if left, err := os.ReadDir(filepath.Join(dir, "sessions")); err != nil {
+		t.Errorf("there is left: got error %v, want none", err)
+	} else if len(left) != 0 {
+		t.Errorf("there is left: len(left) = %d, want none: %+v", len(left), left)
 	}
 }
 
@@ -116,8 +122,10 @@ func TestWithoutAKeySecretsAreNotKept(t *testing.T) {
 	b := open(t, Config{Dir: dir})
 	for name, fleeting := range map[string]bool{"secret": true, "query": true, "plain": false} {
 		d := map[string]Definition{"secret": secret, "query": query, "plain": plain.definition("plain")}[name]
-		if o, err := b.Bind(t.Context(), alice, d); err != nil || o.Fleeting != fleeting {
-			t.Errorf("%s: %+v, %v", name, o, err)
+		if o, err := b.Bind(t.Context(), alice, d); err != nil {
+			t.Errorf("%s: got error %v, want none", name, err)
+		} else if o.Fleeting != fleeting {
+			t.Errorf("%s: o.Fleeting = %v, want %v: %+v", name, o.Fleeting, fleeting, o)
 		}
 	}
 	if err := b.Copy(alice, Session{"alice", "fork"}); err != nil {
@@ -148,8 +156,10 @@ func TestWhatAnOperatorDoesNotAdmitIsNotBoundAgain(t *testing.T) {
 		t.Errorf("it is bound: %v", err)
 	}
 	common := open(t, Config{Dir: dir, Servers: []Definition{{Server: upstream.Server{Name: "mine", URL: "http://127.0.0.1:1/"}}}})
-	if one, err := common.find(alice, "mine"); err != nil || one.URL == c.URL {
-		t.Errorf("the session's server stands for the operator's: %v", err)
+	if one, err := common.find(alice, "mine"); err != nil {
+		t.Errorf("the session's server stands for the operator's: got error %v, want none", err)
+	} else if one.URL == c.URL {
+		t.Errorf("the session's server stands for the operator's: one.URL = %q, want another", one.URL)
 	}
 }
 
@@ -200,8 +210,13 @@ func TestSessionsBindAtOnceFromSeveralProcesses(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if a, b := brokers[0].Names(alice), brokers[1].Names(alice); len(a) != 6 || bound != 6 || !slices.Equal(a, b) {
-		t.Errorf("%d were bound; they have %q and %q", bound, a, b)
+	switch a, b := brokers[0].Names(alice), brokers[1].Names(alice); {
+	case len(a) != 6:
+		t.Errorf("len(a) = %d, want 6: %q", len(a), a)
+	case bound != 6:
+		t.Errorf("bound = %d, want 6", bound)
+	case !slices.Equal(a, b):
+		t.Errorf("a = %q, want %q", a, b)
 	}
 }
 
@@ -220,8 +235,10 @@ func TestSessionsOfTheSameNameAreTwo(t *testing.T) {
 	}
 	b.Forget(alice)
 	after, err := b.pool.List(b.common["party"].with(t.Context()), b.common["party"].keyFor(bob))
-	if err != nil || &before.Tools[0] != &after.Tools[0] {
-		t.Errorf("the other one's connection has ended: %v", err)
+	if err != nil {
+		t.Errorf("the other one's connection has ended: got error %v, want none", err)
+	} else if &before.Tools[0] != &after.Tools[0] {
+		t.Error("the other one's connection has ended: got another list, want the same")
 	}
 }
 
@@ -239,8 +256,10 @@ func FuzzOwnFile(f *testing.F) {
 			t.Error("there are servers beside an error")
 		}
 		for name, one := range all {
-			if name != one.Name || one.Check() != nil {
-				t.Errorf("%q is not a server", name)
+			if name != one.Name {
+				t.Errorf("name = %q, want %q", name, one.Name)
+			} else if one.Check() != nil {
+				t.Errorf("got error %v, want none", one.Check())
 			}
 		}
 	})

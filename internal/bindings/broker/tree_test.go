@@ -172,8 +172,11 @@ func TestAHalfTreeIsNeverGiven(t *testing.T) {
 	mustProvide(t, b, alice, dir)
 	whole := contents(t, dir)
 	trees, err := filepath.Glob(filepath.Join(state, "trees", "*"))
-	if err != nil || len(trees) != 1 {
-		t.Fatalf("there are the trees %q, %v", trees, err)
+	if err != nil {
+		t.Fatalf("there are the trees: got error %v, want none", err)
+	}
+	if len(trees) != 1 {
+		t.Fatalf("there are the trees: len(trees) = %d, want 1: %q", len(trees), trees)
 	}
 	for name, damage := range map[string]func() error{
 		"a file is empty": func() error {

@@ -111,8 +111,10 @@ func TestACallThatIsUnderWayWhenItsRunIsSuspendedIsMadeOnce(t *testing.T) {
 			t.Errorf("asked again, call %d gives %s", number, got)
 		}
 	}
-	if keys := s.seen(); len(keys) != 2 || s.calls.Load() != 1 {
-		t.Errorf("the server was called as %q", keys)
+	if keys := s.seen(); len(keys) != 2 {
+		t.Errorf("the server was called: len(keys) = %d, want 2: %q", len(keys), keys)
+	} else if s.calls.Load() != 1 {
+		t.Errorf("the server was called: s.calls = %d, want 1", s.calls.Load())
 	}
 	if got := string(b.Call(t.Context(), run(), callOf(2, "delete-all", `{"a":2}`))); !strings.Contains(got, `"conflict"`) {
 		t.Errorf("another call of the number gives %s", got)
@@ -134,7 +136,7 @@ func TestAfterACrashNothingIsMadeAgain(t *testing.T) {
 	// Another process goes on with the run as it was kept, while the first one is dead.
 	next := open(t, s.config)
 	if got := string(next.Call(t.Context(), run(), callOf(1, "slow", `{}`))); !strings.Contains(got, `{"error":{"kind":"unknown"`) {
-		t.Errorf("a call of which nobody knows gives %s", got)
+		t.Errorf("a call whose outcome is not known gives %s", got)
 	}
 	if got := string(next.Call(t.Context(), run(), callOf(2, "delete-all", `{"a":1}`))); got != `{"value":"gone"}` {
 		t.Errorf("a call that ended gives %s", got)
@@ -142,13 +144,20 @@ func TestAfterACrashNothingIsMadeAgain(t *testing.T) {
 	if got := string(next.Call(t.Context(), run(), callOf(3, "echo", `{"text":"a"}`))); got != `{"value":"a"}` {
 		t.Errorf("a new call gives %s", got)
 	}
-	if keys := s.seen(); len(keys) != 3 || s.calls.Load() != 1 || len(s.asked) != 0 {
-		t.Errorf("the server was called as %q, and %d were asked about", keys, len(s.asked))
+	switch keys := s.seen(); {
+	case len(keys) != 3:
+		t.Errorf("the server was called: len(keys) = %d, want 3: %q", len(keys), keys)
+	case s.calls.Load() != 1:
+		t.Errorf("the server was called: s.calls = %d, want 1", s.calls.Load())
+	case len(s.asked) != 0:
+		t.Errorf("the server was called: len(s.asked) = %d, want none", len(s.asked))
 	}
 	// And neither does a third one, which knows of the new call as well.
 	third := open(t, s.config)
-	if got := string(third.Call(t.Context(), run(), callOf(3, "echo", `{"text":"a"}`))); got != `{"value":"a"}` || len(s.seen()) != 3 {
-		t.Errorf("once more it gives %s, and the server was called as %q", got, s.seen())
+	if got := string(third.Call(t.Context(), run(), callOf(3, "echo", `{"text":"a"}`))); got != `{"value":"a"}` {
+		t.Errorf("once more: got %q, want %q", got, `{"value":"a"}`)
+	} else if len(s.seen()) != 3 {
+		t.Errorf("once more: len(s.seen()) = %d, want 3: %q", len(s.seen()), s.seen())
 	}
 	s.release()
 	<-slow
@@ -207,8 +216,21 @@ func TestWhatSomebodyIsAskedIsExact(t *testing.T) {
 		t.Error(got)
 	}
 	a := <-s.asked
-	if a.Number != 4 || a.Server != "party" || a.Execution != "x-1" || len(a.ArgumentsDigest) != 64 || len(a.Fingerprint) != 64 || !strings.HasPrefix(a.ServerKey, s.config.Servers[0].Key()) || a.Cut {
-		t.Errorf("it is asked %+v", a)
+	switch {
+	case a.Number != 4:
+		t.Errorf("it is asked: a.Number = %d, want 4: %+v", a.Number, a)
+	case a.Server != "party":
+		t.Errorf(`it is asked: a.Server = %q, want "party": %+v`, a.Server, a)
+	case a.Execution != "x-1":
+		t.Errorf(`it is asked: a.Execution = %q, want "x-1": %+v`, a.Execution, a)
+	case len(a.ArgumentsDigest) != 64:
+		t.Errorf("it is asked: len(a.ArgumentsDigest) = %d, want 64: %q", len(a.ArgumentsDigest), a.ArgumentsDigest)
+	case len(a.Fingerprint) != 64:
+		t.Errorf("it is asked: len(a.Fingerprint) = %d, want 64: %q", len(a.Fingerprint), a.Fingerprint)
+	case !strings.HasPrefix(a.ServerKey, s.config.Servers[0].Key()):
+		t.Errorf("it is asked: a.ServerKey = %q, want it to begin with %q", a.ServerKey, s.config.Servers[0].Key())
+	case a.Cut:
+		t.Errorf("it is asked: a.Cut = true, want false: %+v", a)
 	}
 	if a.Shown != "{\n  \"name\": \"a\\u202eb\",\n  \"n\": 1.0\n}" {
 		t.Errorf("it shows %q", a.Shown)
@@ -217,16 +239,22 @@ func TestWhatSomebodyIsAskedIsExact(t *testing.T) {
 		`{"a":"` + "\u200b\u00a0\U000e0041" + `"}`: "{\n  \"a\": \"\\u200b\\u00a0\\udb40\\udc41\"\n}",
 		`[]`: "[]",
 	} {
-		if got, cut := shownTo(json.RawMessage(text)); got != want || cut {
-			t.Errorf("%q is shown as %q", text, got)
+		if got, cut := shownTo(json.RawMessage(text)); got != want {
+			t.Errorf("%q is shown: got %q, want %q", text, got, want)
+		} else if cut {
+			t.Errorf("%q is shown: cut = true, want false", text)
 		}
 	}
-	if got, cut := shownTo(json.RawMessage(`"` + strings.Repeat("a", 2*maxShown) + `"`)); !cut || len(got) > maxShown+10 {
-		t.Errorf("of a long text %d bytes are shown: %v", len(got), cut)
+	if got, cut := shownTo(json.RawMessage(`"` + strings.Repeat("a", 2*maxShown) + `"`)); !cut {
+		t.Error("of a long text: cut = false, want true")
+	} else if len(got) > maxShown+10 {
+		t.Errorf("of a long text: len(got) = %d, want at most %d", len(got), maxShown+10)
 	}
-	// What is wrong is no question.
-	if got := string(b.Call(t.Context(), run(), callOf(5, "delete-all", `[]`))); !strings.Contains(got, `"invalid"`) || len(s.asked) != 0 {
-		t.Errorf("wrong arguments give %s", got)
+	// Wrong arguments do not become a question.
+	if got := string(b.Call(t.Context(), run(), callOf(5, "delete-all", `[]`))); !strings.Contains(got, `"invalid"`) {
+		t.Errorf("wrong arguments: got %q, want %q in it", got, `"invalid"`)
+	} else if len(s.asked) != 0 {
+		t.Errorf("wrong arguments: len(s.asked) = %d, want none", len(s.asked))
 	}
 }
 
@@ -252,8 +280,10 @@ func TestAToolThatChangesWhileSomebodyIsAskedIsNotCalled(t *testing.T) {
 		return false
 	})
 	s.granted <- nil
-	if got := <-answers; !strings.Contains(got, `"denied"`) || !strings.Contains(got, "changed") {
-		t.Errorf("it gives %s", got)
+	if got := <-answers; !strings.Contains(got, `"denied"`) {
+		t.Errorf("got %q, want %q in it", got, `"denied"`)
+	} else if !strings.Contains(got, "changed") {
+		t.Errorf(`got %q, want "changed" in it`, got)
 	}
 	if keys := s.seen(); len(keys) != 0 {
 		t.Errorf("the server was called as %q", keys)

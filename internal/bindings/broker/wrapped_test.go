@@ -88,8 +88,10 @@ func TestALargeTextThatIsJSONIsAFileOfIt(t *testing.T) {
 		}
 		return "/workspace/" + name, nil
 	}
-	if got := ask(t, b, r, 1, "party", "large", "{}"); !strings.Contains(got, `"path":"/workspace/party-large-1.json"`) || !strings.Contains(got, `"mime":"application/json"`) {
-		t.Errorf("it is %s", got)
+	if got := ask(t, b, r, 1, "party", "large", "{}"); !strings.Contains(got, `"path":"/workspace/party-large-1.json"`) {
+		t.Errorf("got %q, want %q in it", got, `"path":"/workspace/party-large-1.json"`)
+	} else if !strings.Contains(got, `"mime":"application/json"`) {
+		t.Errorf("got %q, want %q in it", got, `"mime":"application/json"`)
 	}
 }
 
