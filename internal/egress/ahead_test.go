@@ -45,8 +45,10 @@ func TestAConnectionThatWasOpenedAheadIsTaken(t *testing.T) {
 	body, _ := io.ReadAll(resp.Body)
 	resp.Body.Close()
 	end() // nothing: it was taken
-	if conns.Load() != 1 || string(body) != "HTTP/2.0" {
-		t.Errorf("%d connections, %s", conns.Load(), body)
+	if conns.Load() != 1 {
+		t.Errorf("conns = %d, want 1", conns.Load())
+	} else if string(body) != "HTTP/2.0" {
+		t.Errorf(`body = %q, want "HTTP/2.0"`, string(body))
 	}
 
 	end, err = transport.Ahead(t.Context(), "https", "127.0.0.1", port)
@@ -56,7 +58,7 @@ func TestAConnectionThatWasOpenedAheadIsTaken(t *testing.T) {
 	end()
 	end()
 	if transport.early.take("https "+server.Listener.Addr().String()) != nil {
-		t.Error("a connection that nobody wants is kept")
+		t.Error("a connection that no request wants is kept")
 	}
 }
 
@@ -81,12 +83,14 @@ func TestAheadSaysWhyThereIsNoConnection(t *testing.T) {
 	}
 	var certificate *tls.CertificateVerificationError
 	if err := ahead("127.0.0.1", server.Listener.Addr()); !errors.As(err, &certificate) {
-		t.Errorf("a certificate that nobody trusts: %v", err)
+		t.Errorf("a certificate that is not trusted: %v", err)
 	}
 	if err := ahead("127.0.0.1", free.Addr()); !errors.Is(err, syscall.ECONNREFUSED) {
-		t.Errorf("a port at which nobody listens: %v", err)
+		t.Errorf("a port at which no program listens: %v", err)
 	}
-	if err := ahead("127.0.0.2", free.Addr()); err == nil || errors.Is(err, syscall.ECONNREFUSED) {
-		t.Errorf("an address that is not allowed: %v", err)
+	if err := ahead("127.0.0.2", free.Addr()); err == nil {
+		t.Error("an address that is not allowed: got no error, want one")
+	} else if errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("an address that is not allowed: got error %v, want it not to be %v", err, syscall.ECONNREFUSED)
 	}
 }

@@ -34,8 +34,10 @@ func TestAHostHasOneSpelling(t *testing.T) {
 		"[::ffff:7f00:1]":              "127.0.0.1",
 		strings.Repeat("a", 63) + ".b": strings.Repeat("a", 63) + ".b",
 	} {
-		if got, err := Host(text); err != nil || got != want {
-			t.Errorf("%q is %q, %v; want %q", text, got, err, want)
+		if got, err := Host(text); err != nil {
+			t.Errorf("%q: got error %v, want none", text, err)
+		} else if got != want {
+			t.Errorf("%q: got %q, want %q", text, got, want)
 		}
 	}
 }
@@ -274,8 +276,10 @@ func FuzzHost(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if again, err := Host(host); err != nil || again != host {
-			t.Errorf("%q is %q, and that %q, %v", text, host, again, err)
+		if again, err := Host(host); err != nil {
+			t.Errorf("%q: got error %v, want none", text, err)
+		} else if again != host {
+			t.Errorf("%q: again = %q, want %q", text, again, host)
 		}
 		for _, c := range []byte(host) {
 			if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '_' && c != '.' && c != ':' {

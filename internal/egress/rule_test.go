@@ -35,8 +35,11 @@ func TestRulesWithMethodsAndPaths(t *testing.T) {
 					continue
 				}
 				grant, err := p.CheckRequest(Request{Method: method, Host: "A.com.", Port: 443, Path: path})
-				if (err == nil) != want || err != nil && fault.KindOf(err) != fault.Denied {
-					t.Errorf("with %s, %s gives %v", c.rules, text, err)
+				if got := err == nil; got != want {
+					t.Errorf("with %s, %s is allowed: got %v, want %v: %v", c.rules, text, got, want, err)
+				} else if err != nil && fault.KindOf(err) != fault.Denied {
+					t.Errorf("with %s, %s: got an error of the kind %q, want %q: %v",
+						c.rules, text, fault.KindOf(err), fault.Denied, err)
 				}
 				if err == nil && (grant.Rule == "" || grant.Path == "" || !slices.Contains(Split(c.rules), grant.Rule)) {
 					t.Errorf("with %s, %s is granted as %+v", c.rules, text, grant)
@@ -92,8 +95,11 @@ func TestRulesForRequestsAreNotRulesForHosts(t *testing.T) {
 	}{
 		{"a.com", 443, false, true}, {"a.com", 8443, false, false}, {"b.com", 80, true, true}, {"10.0.0.1", 80, false, true}, {"10.0.0.2", 80, false, false}, {"x.c.com", 8443, false, true}, {"c.com", 8443, false, false},
 	} {
-		if p.Allows(c.host, c.port) != c.whole || (p.Reach(c.host, c.port) == nil) != c.reach {
-			t.Errorf("%s at %d: %v, %v", c.host, c.port, p.Check(c.host, c.port), p.Reach(c.host, c.port))
+		if got := p.Allows(c.host, c.port); got != c.whole {
+			t.Errorf("%s at %d is allowed whole: got %v, want %v", c.host, c.port, got, c.whole)
+		}
+		if err := p.Reach(c.host, c.port); (err == nil) != c.reach {
+			t.Errorf("%s at %d may be reached: got %v, want %v: %v", c.host, c.port, err == nil, c.reach, err)
 		}
 	}
 	for host, want := range map[string]bool{"a.com": true, "A.COM.": true, "x.c.com": true, "c.com": false, "d.com": false, "a b": false, "10.0.0.1": true} {
@@ -101,8 +107,11 @@ func TestRulesForRequestsAreNotRulesForHosts(t *testing.T) {
 			t.Errorf("%s may be known: %v", host, !want)
 		}
 	}
-	if (Policy{}).Names("a.com") || p.Narrow(Policy{}).Names("a.com") {
-		t.Error("a name is known where nothing is allowed")
+	if (Policy{}).Names("a.com") {
+		t.Error("a name is known where nothing is allowed: the zero Policy names it")
+	}
+	if p.Narrow(Policy{}).Names("a.com") {
+		t.Error("a name is known where nothing is allowed: a Policy narrowed to nothing names it")
 	}
 }
 
@@ -151,8 +160,10 @@ func FuzzPath(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if again, err := canonicalPath(path); err != nil || again != path {
-			t.Errorf("%q is %q, and that %q, %v", text, path, again, err)
+		if again, err := canonicalPath(path); err != nil {
+			t.Errorf("%q: got error %v, want none", text, err)
+		} else if again != path {
+			t.Errorf("%q: again = %q, want %q", text, again, path)
 		}
 		for _, bad := range []string{"//", "/./", "/../", "\\", "%2F", "%5C", "%00", "%25", "%2E"} {
 			if strings.Contains(path+"/", bad) && !strings.HasSuffix(path, "/") {

@@ -104,14 +104,20 @@ func TestAnAllowedHostAnswers(t *testing.T) {
 	var dialled []string
 	o := Options{Resolver: z, Dialled: func(host string, to netip.AddrPort) { dialled = append(dialled, host+" "+to.String()) }}
 	c := client(t, o, "intranet.example:"+s.port()+"!private", "127.0.0.1:"+s.port()+"!private")
-	if got, err := get(t, c, "http://INTRANET.example.:"+s.port()+"/x"); err != nil || got != "intranet.example:"+s.port() {
-		t.Errorf("got %q, %v", got, err)
+	if got, err := get(t, c, "http://INTRANET.example.:"+s.port()+"/x"); err != nil {
+		t.Errorf("got error %v, want none", err)
+	} else if want := "intranet.example:" + s.port(); got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
-	if got, err := get(t, c, s.URL); err != nil || got != "127.0.0.1:"+s.port() {
-		t.Errorf("got %q, %v", got, err)
+	if got, err := get(t, c, s.URL); err != nil {
+		t.Errorf("got error %v, want none", err)
+	} else if want := "127.0.0.1:" + s.port(); got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
-	if got, err := get(t, c, "http://[::ffff:127.0.0.1]:"+s.port()); err != nil || got != "127.0.0.1:"+s.port() {
-		t.Errorf("got %q, %v", got, err)
+	if got, err := get(t, c, "http://[::ffff:127.0.0.1]:"+s.port()); err != nil {
+		t.Errorf("got error %v, want none", err)
+	} else if want := "127.0.0.1:" + s.port(); got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 	if want := []string{"intranet.example 127.0.0.1:" + s.port(), "127.0.0.1 127.0.0.1:" + s.port()}; fmt.Sprint(dialled) != fmt.Sprint(want) {
 		t.Errorf("what was dialled is %v", dialled)
@@ -211,8 +217,10 @@ func TestAHostThatLeadsElsewhereTheSecondTimeIsNotReached(t *testing.T) {
 			t.Errorf("%s gives %v", host, err)
 		}
 	}
-	if s.n != 0 || dialled != nil {
-		t.Errorf("it was reached: %d, %v", s.n, dialled)
+	if s.n != 0 {
+		t.Errorf("it was reached: s.n = %d, want 0", s.n)
+	} else if dialled != nil {
+		t.Errorf("it was reached: dialled = %q, want none", dialled)
 	}
 }
 
@@ -226,8 +234,10 @@ func TestTheAddressThatWasLookedAtIsTheOneThatIsDialled(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if len(z.asked) != 1 || !strings.HasPrefix(s.last.RemoteAddr, "127.0.0.1:") {
-		t.Errorf("it was asked for %v", z.asked)
+	if len(z.asked) != 1 {
+		t.Errorf("it was asked for: len(z.asked) = %d, want 1: %q", len(z.asked), z.asked)
+	} else if !strings.HasPrefix(s.last.RemoteAddr, "127.0.0.1:") {
+		t.Errorf(`it was asked for: s.last.RemoteAddr = %q, want it to begin with "127.0.0.1:"`, s.last.RemoteAddr)
 	}
 }
 
@@ -277,8 +287,10 @@ func TestCredentialsDoNotFollowARedirectToAnotherOrigin(t *testing.T) {
 	if err == nil {
 		resp.Body.Close()
 	}
-	if fault.KindOf(err) != fault.Denied || other.n != 1 {
-		t.Errorf("a body went along: %v", err)
+	if fault.KindOf(err) != fault.Denied {
+		t.Errorf("a body went along: got an error of the kind %q, want %q: %v", fault.KindOf(err), fault.Denied, err)
+	} else if other.n != 1 {
+		t.Errorf("a body went along: other.n = %d, want 1", other.n)
 	}
 }
 
@@ -302,12 +314,17 @@ func TestRedirectsAreCheckedAsRequestsAre(t *testing.T) {
 			t.Errorf("%s: %v", to, err)
 		}
 	}
-	if evil.n != 0 || at.n > 9+defaultRedirects+1 {
-		t.Errorf("%d requests came through, and %d went round", evil.n, at.n)
+	if evil.n != 0 {
+		t.Errorf("evil.n = %d, want 0", evil.n)
+	} else if at.n > 9+defaultRedirects+1 {
+		t.Errorf("at.n = %d, want at most %d", at.n, 9+defaultRedirects+1)
 	}
 	none := client(t, Options{Redirects: -1}, "127.0.0.1:*!private")
-	if _, err := get(t, none, at.URL+"/?to="+evil.URL); fault.KindOf(err) != fault.Denied || evil.n != 0 {
-		t.Errorf("a redirect was followed: %v", err)
+	if _, err := get(t, none, at.URL+"/?to="+evil.URL); fault.KindOf(err) != fault.Denied {
+		t.Errorf("a redirect was followed: got an error of the kind %q, want %q: %v",
+			fault.KindOf(err), fault.Denied, err)
+	} else if evil.n != 0 {
+		t.Errorf("a redirect was followed: evil.n = %d, want 0", evil.n)
 	}
 }
 
@@ -325,14 +342,18 @@ func TestNothingGoesFromHTTPSToHTTP(t *testing.T) {
 	defer secure.Close()
 	o := Options{TLS: secure.Client().Transport.(*http.Transport).TLSClientConfig}
 	c := client(t, o, "127.0.0.1:*!private")
-	if got, err := get(t, c, secure.URL); err != nil || got != "HTTP/2.0" {
-		t.Errorf("got %q, %v", got, err)
+	if got, err := get(t, c, secure.URL); err != nil {
+		t.Errorf("got error %v, want none", err)
+	} else if got != "HTTP/2.0" {
+		t.Errorf(`got %q, want "HTTP/2.0"`, got)
 	}
-	if _, err := get(t, c, secure.URL+"/down"); fault.KindOf(err) != fault.Denied || plain.n != 0 {
-		t.Errorf("it went down: %v", err)
+	if _, err := get(t, c, secure.URL+"/down"); fault.KindOf(err) != fault.Denied {
+		t.Errorf("it went down: got an error of the kind %q, want %q: %v", fault.KindOf(err), fault.Denied, err)
+	} else if plain.n != 0 {
+		t.Errorf("it went down: plain.n = %d, want 0", plain.n)
 	}
 	if _, err := get(t, client(t, Options{}, "127.0.0.1:*!private"), secure.URL); fault.KindOf(err) != fault.Unavailable {
-		t.Errorf("a certificate of nobody's is believed: %v", err)
+		t.Errorf("a certificate that is not trusted is believed: %v", err)
 	}
 }
 
@@ -354,8 +375,10 @@ func TestAHostThatSaysNothingIsGivenUp(t *testing.T) {
 		}
 		begin := time.Now()
 		_, err := get(t, &http.Client{Transport: transport}, "http://127.0.0.1:1")
-		if took := time.Since(begin); fault.KindOf(err) != fault.Unavailable || took != 3*time.Second {
-			t.Errorf("after %v: %v", took, err)
+		if took := time.Since(begin); fault.KindOf(err) != fault.Unavailable {
+			t.Errorf("got an error of the kind %q, want %q: %v", fault.KindOf(err), fault.Unavailable, err)
+		} else if took != 3*time.Second {
+			t.Errorf("took = %v, want %v", took, 3*time.Second)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

@@ -36,8 +36,10 @@ func ratio(b *testing.B, size int64, secure bool) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if n, err := io.Copy(io.Discard, resp.Body); n != size || err != nil {
-			b.Fatalf("%d bytes, %v", n, err)
+		if n, err := io.Copy(io.Discard, resp.Body); err != nil {
+			b.Fatalf("got error %v, want none", err)
+		} else if n != size {
+			b.Fatalf("n = %d, want %d", n, size)
 		}
 		resp.Body.Close()
 		took[c] += time.Since(begin)

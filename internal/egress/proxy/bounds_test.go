@@ -42,21 +42,30 @@ func TestBudgetsEndWhatHasNoEnd(t *testing.T) {
 			body = endless{}
 		}
 		a := send(t, c, want.method, s.URL, body)
-		if a.err == nil && a.status != 403 || len(a.body) > 1<<20 {
-			t.Errorf("%s without end: %d bytes, %+v", want.method, len(a.body), a.err)
+		if a.err == nil && a.status != 403 {
+			t.Errorf("%s without end: the status is %d, want 403 or an error", want.method, a.status)
 		}
-		if r := got.wait(t, 1)[0]; r.Decision != Exhausted || r.Cause != "budget" {
-			t.Errorf("the record is %+v", r)
+		if len(a.body) > 1<<20 {
+			t.Errorf("%s without end: got %d bytes, want at most %d", want.method, len(a.body), 1<<20)
+		}
+		if r := got.wait(t, 1)[0]; r.Decision != Exhausted {
+			t.Errorf("the record: r.Decision = %q, want %q: %+v", r.Decision, Exhausted, r)
+		} else if r.Cause != "budget" {
+			t.Errorf(`the record: r.Cause = %q, want "budget": %+v`, r.Cause, r)
 		}
 		if n := want.used(d.Usage()); n < 1<<20 || n > 1<<20+128<<10 {
-			t.Errorf("%s: %d bytes were counted", want.method, n)
+			t.Errorf("%s: %d bytes were counted, want from %d to %d", want.method, n, 1<<20, 1<<20+128<<10)
 		}
 		a = ask(t, c, "GET", s.URL)
-		if a.status != 403 || !strings.Contains(a.body, "has used up its network budget of 1048576 bytes") {
-			t.Errorf("afterwards: %+v", a)
+		if a.status != 403 {
+			t.Errorf("afterwards: a.status = %d, want 403: %+v", a.status, a)
+		} else if !strings.Contains(a.body, "has used up its network budget of 1048576 bytes") {
+			t.Errorf(`afterwards: a.body = %q, want "has used up its network budget of 1048576 bytes" in it`, a.body)
 		}
-		if a := ask(t, c, "GET", "https://127.0.0.1:"+s.port()); a.err == nil || !strings.Contains(a.err.Error(), "used up") {
-			t.Errorf("CONNECT afterwards: %+v", a.err)
+		if a := ask(t, c, "GET", "https://127.0.0.1:"+s.port()); a.err == nil {
+			t.Error("CONNECT afterwards: got no error, want one")
+		} else if !strings.Contains(a.err.Error(), "used up") {
+			t.Errorf(`CONNECT afterwards: got error %q, want "used up" in it`, a.err.Error())
 		}
 		again, _ := opened(t, Config{Budgets: want.b, Used: d.Usage()}, "127.0.0.1:"+s.port()+"!private")
 		if a := ask(t, program(t, again), "GET", s.URL); a.status != 403 {
@@ -86,8 +95,10 @@ func TestRequestsAndConnectionsAreCounted(t *testing.T) {
 			target = "http://evil.example"
 		}
 		a := ask(t, c, "GET", target)
-		if a.status != want || (k >= 3) != strings.Contains(a.body, "network budget of 3 requests") {
-			t.Errorf("request %d: %+v", k, a)
+		if a.status != want {
+			t.Errorf("request %d: a.status = %d, want %d: %+v", k, a.status, want, a)
+		} else if (k >= 3) != strings.Contains(a.body, "network budget of 3 requests") {
+			t.Errorf("request %d: the body says that the budget is used up: want %v: %q", k, k >= 3, a.body)
 		}
 	}
 	if r := got.wait(t, 5)[4]; r.Decision != Exhausted {
@@ -96,8 +107,11 @@ func TestRequestsAndConnectionsAreCounted(t *testing.T) {
 	for range 2 * maxBeyond {
 		_ = ask(t, c, "GET", "http://evil.example")
 	}
-	if err := d.Reach("evil.example", 443); err == nil || len(got.wait(t, 0)) > 3+maxBeyond {
-		t.Errorf("%d records fill the log", len(got.wait(t, 0)))
+	if err := d.Reach("evil.example", 443); err == nil {
+		t.Error("reaching evil.example: got no error, want one")
+	}
+	if n := len(got.wait(t, 0)); n > 3+maxBeyond {
+		t.Errorf("%d records fill the log, want at most %d", n, 3+maxBeyond)
 	}
 	d, _ = opened(t, Config{Budgets: Budgets{Connections: 2}}, "127.0.0.1:"+s.port()+"!private")
 	c = program(t, d)
@@ -186,7 +200,7 @@ func ends(t *testing.T, conn net.Conn, after time.Duration) string {
 	return string(text)
 }
 
-// Headers and bodies that come byte by byte or not at all, and answers that nobody reads.
+// Headers and bodies that come byte by byte or not at all, and answers that no program reads.
 func TestWhoIsSlowIsNotWaitedFor(t *testing.T) {
 	slowly(t, "no header", func(t *testing.T, d *Proxy, conn net.Conn, _ *records) { ends(t, conn, 30*time.Second) })
 	slowly(t, "a header byte by byte", func(t *testing.T, d *Proxy, conn net.Conn, _ *records) {
@@ -213,11 +227,13 @@ func TestWhoIsSlowIsNotWaitedFor(t *testing.T) {
 			_, _ = io.WriteString(conn, "POST /read HTTP/1.1\r\nHost: local.internal\r\nContent-Length: 10\r\n\r\nabc")
 		}()
 		ends(t, conn, 5*time.Minute)
-		if r := got.wait(t, 1)[0]; r.Cause != "idle" || r.Duration != 5*time.Minute {
-			t.Errorf("the record is %+v", r)
+		if r := got.wait(t, 1)[0]; r.Cause != "idle" {
+			t.Errorf(`the record: r.Cause = %q, want "idle": %+v`, r.Cause, r)
+		} else if r.Duration != 5*time.Minute {
+			t.Errorf("the record: r.Duration = %v, want %v: %+v", r.Duration, 5*time.Minute, r)
 		}
 	})
-	slowly(t, "no rest of a body that nobody wants", func(t *testing.T, d *Proxy, conn net.Conn, got *records) {
+	slowly(t, "no rest of a body that is not wanted", func(t *testing.T, d *Proxy, conn net.Conn, got *records) {
 		go func() {
 			_, _ = io.WriteString(conn, "PUT /now HTTP/1.1\r\nHost: local.internal\r\nContent-Length: 10\r\n\r\nabc")
 		}()
@@ -225,7 +241,7 @@ func TestWhoIsSlowIsNotWaitedFor(t *testing.T) {
 			t.Errorf("got %q", text)
 		}
 	})
-	slowly(t, "nobody reads a small answer", func(t *testing.T, d *Proxy, conn net.Conn, got *records) {
+	slowly(t, "no program reads a small answer", func(t *testing.T, d *Proxy, conn net.Conn, got *records) {
 		begin := time.Now()
 		_, _ = io.WriteString(conn, "GET /now HTTP/1.1\r\nHost: local.internal\r\n\r\n")
 		got.wait(t, 1)
@@ -243,12 +259,14 @@ func TestWhoIsSlowIsNotWaitedFor(t *testing.T) {
 			t.Errorf("the record is %+v", r)
 		}
 	})
-	slowly(t, "nobody reads", func(t *testing.T, d *Proxy, conn net.Conn, got *records) {
+	slowly(t, "no program reads", func(t *testing.T, d *Proxy, conn net.Conn, got *records) {
 		begin := time.Now()
 		_, _ = io.WriteString(conn, "GET /write HTTP/1.1\r\nHost: local.internal\r\n\r\n")
 		r := got.wait(t, 1)[0]
-		if took := time.Since(begin); r.Cause != "idle" || took != 5*time.Minute {
-			t.Errorf("after %v the record is %+v", took, r)
+		if took := time.Since(begin); r.Cause != "idle" {
+			t.Errorf(`r.Cause = %q, want "idle": %+v`, r.Cause, r)
+		} else if took != 5*time.Minute {
+			t.Errorf("took = %v, want %v", took, 5*time.Minute)
 		}
 	})
 	slowly(t, "an answer that drips", func(t *testing.T, d *Proxy, conn net.Conn, got *records) {
@@ -306,8 +324,11 @@ func TestAChangedPolicyCutsWhatIsOpen(t *testing.T) {
 	}
 	defer resp.Body.Close()
 	d.SetPolicy(rules(t, "named.example:*"))
-	if _, err := io.Copy(io.Discard, resp.Body); err == nil || got.wait(t, 1)[0].Cause != "policy" {
-		t.Errorf("what is no longer public goes on: %v", err)
+	if _, err := io.Copy(io.Discard, resp.Body); err == nil {
+		t.Error("what is no longer public goes on: got no error, want one")
+	}
+	if r := got.wait(t, 1)[0]; r.Cause != "policy" {
+		t.Errorf(`the record's cause is %q, want "policy": %+v`, r.Cause, r)
 	}
 	// Tunnels in which nothing is asked, yet or any more, are cut as well.
 	d, _ = opened(t, Config{}, at+"!private")
@@ -394,8 +415,10 @@ func TestManyAtOnce(t *testing.T) {
 	for range 8 {
 		all.Go(func() {
 			for range 10 {
-				if a := ask(t, c, "GET", "https://example.com:"+s.port()); a.err != nil || a.body != long {
-					t.Errorf("what is allowed: %d, %d bytes, %v", a.status, len(a.body), a.err)
+				if a := ask(t, c, "GET", "https://example.com:"+s.port()); a.err != nil {
+					t.Errorf("what is allowed: got error %v, want none", a.err)
+				} else if a.body != long {
+					t.Errorf("what is allowed: the body has %d bytes, want the %d that were sent", len(a.body), len(long))
 				}
 				if a := ask(t, c, "GET", "https://127.0.0.1:"+s.port()); a.err == nil && a.body != long && a.status != 403 {
 					t.Errorf("what is allowed at times: %+v", a)

@@ -39,8 +39,11 @@ func TestARebindingNameIsNotReached(t *testing.T) {
 	c := program(t, d)
 	hosts := []string{"turns", "turns", "two", "both", "alias", "v6", "mapped", "nat64", "metadata", "ten"}
 	for _, host := range hosts {
-		if a := ask(t, c, "GET", "http://"+host+".example:"+inner.port()+"/"); a.status != 403 || !strings.HasPrefix(a.header.Get(deniedHeader), "address: ") {
-			t.Errorf("%s: %+v", host, a)
+		if a := ask(t, c, "GET", "http://"+host+".example:"+inner.port()+"/"); a.status != 403 {
+			t.Errorf("%s: a.status = %d, want 403: %+v", host, a.status, a)
+		} else if !strings.HasPrefix(a.header.Get(deniedHeader), "address: ") {
+			t.Errorf(`%s: header X-Paddock-Denied = %q, want it to begin with "address: "`,
+				host, a.header.Get(deniedHeader))
 		}
 	}
 	if len(inner.asked()) > 0 {
@@ -74,8 +77,11 @@ func TestNothingIsLookedUpThatMayNotBeReached(t *testing.T) {
 	c := program(t, d)
 	_ = ask(t, c, "GET", "http://secret-data.evil.example/")
 	_ = ask(t, c, "GET", "https://secret-data.evil.example/")
-	if a := ask(t, c, "GET", "http://good.example/"); a.status != 502 || !strings.HasPrefix(a.header.Get(failedHeader), "dns: good.example is not known to DNS") {
-		t.Errorf("a name that is not there: %+v", a)
+	if a := ask(t, c, "GET", "http://good.example/"); a.status != 502 {
+		t.Errorf("a name that is not there: a.status = %d, want 502: %+v", a.status, a)
+	} else if !strings.HasPrefix(a.header.Get(failedHeader), "dns: good.example is not known to DNS") {
+		t.Errorf(`a name that is not there: header X-Paddock-Failed = %q, want it to begin with "dns: good.example is not known to DNS"`,
+			a.header.Get(failedHeader))
 	}
 	switch asked := dns.Questions(); {
 	case slices.ContainsFunc(asked, func(q string) bool { return !strings.HasSuffix(q, " good.example") }):

@@ -39,16 +39,19 @@ func TestAHiddenNameIsNotLetOut(t *testing.T) {
 		c := tls.Client(tunnelTo(t, proxy, at), &tls.Config{RootCAs: roots, ServerName: name, MinVersion: tls.VersionTLS13, EncryptedClientHelloConfigList: hidden(t, behind)})
 		err := c.Handshake()
 		var rejected *tls.ECHRejectionError
-		if err == nil || errors.As(err, &rejected) != (behind == "example.com") {
-			t.Errorf("%s behind %s: %v", name, behind, err)
+		if err == nil {
+			t.Errorf("%s behind %s: got no error, want one", name, behind)
+		} else if got, want := errors.As(err, &rejected), behind == "example.com"; got != want {
+			t.Errorf("%s behind %s: rejected: got %v, want %v: %v", name, behind, got, want, err)
 		}
 	}
 	causes := map[string]int{}
 	for _, r := range got.wait(t, 2) {
 		causes[r.Cause]++
 	}
-	if causes["mismatch"] != 1 || causes["gone"] != 1 { // the program goes, once it sees that its name was not read
-		t.Errorf("the records are for %v", causes)
+	// The program goes, once it sees that its name was not read.
+	if want := map[string]int{"mismatch": 1, "gone": 1}; causes["mismatch"] != 1 || causes["gone"] != 1 {
+		t.Errorf("the records are for %v, want %v", causes, want)
 	}
 	if seen := s.asked(); len(seen) > 0 {
 		t.Errorf("the server was asked %v", seen)

@@ -21,8 +21,10 @@ func tunnelTo(t *testing.T, proxy, target string) net.Conn {
 	t.Cleanup(func() { conn.Close() })
 	fmt.Fprintf(conn, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", target, target)
 	head := make([]byte, len("HTTP/1.1 200 Connection established\r\n\r\n"))
-	if _, err := io.ReadFull(conn, head); err != nil || !strings.HasPrefix(string(head), "HTTP/1.1 200 ") {
-		t.Fatalf("CONNECT %s: %q, %v", target, head, err)
+	if _, err := io.ReadFull(conn, head); err != nil {
+		t.Fatalf("CONNECT %s: got error %v, want none", target, err)
+	} else if !strings.HasPrefix(string(head), "HTTP/1.1 200 ") {
+		t.Fatalf(`CONNECT %s: head = %q, want it to begin with "HTTP/1.1 200 "`, target, string(head))
 	}
 	return conn
 }
@@ -86,8 +88,11 @@ func TestAConnectionIsForOneHost(t *testing.T) {
 	for _, r := range got.wait(t, 3+1+2*11) {
 		causes[r.Cause+" "+string(r.Decision)]++
 	}
-	if causes["mismatch denied"] < 3+2*5 || causes["tls allowed"] != 1 {
-		t.Errorf("the records are for %v", causes)
+	if causes["mismatch denied"] < 3+2*5 {
+		t.Errorf(`the records are for: causes["mismatch denied"] = %d, want at least %d`,
+			causes["mismatch denied"], 3+2*5)
+	} else if causes["tls allowed"] != 1 {
+		t.Errorf(`the records are for: causes["tls allowed"] = %d, want 1`, causes["tls allowed"])
 	}
 }
 
@@ -215,8 +220,10 @@ func TestHeadersOfTheConnectionStayHere(t *testing.T) {
 	if fmt.Sprint(names) != "[X-Mine]" {
 		t.Errorf("the host got %v", got)
 	}
-	if seen := s.asked(); len(seen) != 1 || seen[0] != "GET "+at+" /?a=1;b=%zz&c" {
-		t.Errorf("the host was asked %q", seen)
+	if seen := s.asked(); len(seen) != 1 {
+		t.Errorf("the host was asked: len(seen) = %d, want 1: %q", len(seen), seen)
+	} else if seen[0] != "GET "+at+" /?a=1;b=%zz&c" {
+		t.Errorf("the host was asked: seen[0] = %q, want %q", seen[0], "GET "+at+" /?a=1;b=%zz&c")
 	}
 	switch {
 	case strings.Contains(text, "X-Hop"):
@@ -269,8 +276,12 @@ func TestWhatIsNoHTTPIsNotLetOut(t *testing.T) {
 	if text := raw(t, opens(t, d, "127.0.0.1", n, true), "SSH-2.0-x\r\n"); !strings.HasPrefix(text, "HTTP/1.1 400") {
 		t.Errorf("a stream: %q", text)
 	}
-	if list := got.wait(t, len(texts)+2); list[len(texts)+1].Cause != "protocol" || list[len(texts)+1].Decision != Denied {
-		t.Errorf("a stream's record is %+v", list[len(texts)+1])
+	if list := got.wait(t, len(texts)+2); list[len(texts)+1].Cause != "protocol" {
+		t.Errorf(`a stream's record: list[len(texts)+1].Cause = %q, want "protocol": %+v`,
+			list[len(texts)+1].Cause, list[len(texts)+1])
+	} else if list[len(texts)+1].Decision != Denied {
+		t.Errorf("a stream's record: list[len(texts)+1].Decision = %q, want %q: %+v",
+			list[len(texts)+1].Decision, Denied, list[len(texts)+1])
 	}
 	_ = l.(*net.TCPListener).SetDeadline(now())
 	if conn, err := l.Accept(); err == nil {

@@ -304,8 +304,10 @@ func TestTheZeroProxyLetsNothingOut(t *testing.T) {
 			t.Errorf("%s: %+v", target, a)
 		}
 	}
-	if a := ask(t, c, "GET", "https://example.com"); a.err == nil || !strings.Contains(a.err.Error(), "not among the hosts") {
-		t.Errorf("CONNECT: %+v", a)
+	if a := ask(t, c, "GET", "https://example.com"); a.err == nil {
+		t.Error("CONNECT: got no error, want one")
+	} else if !strings.Contains(a.err.Error(), "not among the hosts") {
+		t.Errorf(`CONNECT: got error %q, want "not among the hosts" in it`, a.err.Error())
 	}
 	if a := ask(t, stream(t, d), "GET", s.URL); a.status != 403 {
 		t.Errorf("a stream: %+v", a)
@@ -324,6 +326,39 @@ func TestADenialTellsProgramModelAndPerson(t *testing.T) {
 	d, got := opened(t, Config{}, "example.com", "GET api.example.com/v1/*")
 	strict, _ := opened(t, Config{}, "GET api.example.com/v1/*")
 	c := program(t, d)
+	deniedAsText(t, c)
+	deniedAsJSON(t, c)
+	if a := ask(t, program(t, strict), "GET", "http://api.example.com/v1//x"); a.status != 403 {
+		t.Errorf("what no rule would allow: a.status = %d, want 403: %+v", a.status, a)
+	} else if !strings.HasSuffix(a.body, "doubled or escaped slashes.\n") {
+		t.Errorf("what no rule would allow: a.body = %q, want it to end with %q",
+			a.body, "doubled or escaped slashes.\n")
+	}
+	if a := ask(t, c, "GET", "https://evil.example"); a.err == nil {
+		t.Error("CONNECT: got no error, want one")
+	} else if !strings.Contains(a.err.Error(), "Forbidden by paddock: evil.example:443 is not among the hosts") {
+		t.Errorf(`CONNECT: got error %q, want "Forbidden by paddock: evil.example:443 is not among the hosts" in it`,
+			a.err.Error())
+	}
+	_ = ask(t, c, "GET", "https://evil.example")
+	deniedInAResult(t, d)
+	for _, r := range got.wait(t, 4) {
+		switch {
+		case r.Decision != Denied:
+			t.Errorf("the record: r.Decision = %v, want %v: %+v", r.Decision, Denied, r)
+		case r.Cause == "":
+			t.Errorf("the record: r.Cause is empty, want a text: %+v", r)
+		case r.Host == "":
+			t.Errorf("the record: r.Host is empty, want a text: %+v", r)
+		case r.Method != "CONNECT" && r.Status != 403:
+			t.Errorf("the record of a %s: r.Status = %d, want 403: %+v", r.Method, r.Status, r)
+		}
+	}
+}
+
+// deniedAsText checks what a program that asks for nothing else is told.
+func deniedAsText(t *testing.T, c *http.Client) {
+	t.Helper()
 	a := ask(t, c, "POST", "http://evil.example/steal?all")
 	const denied = "evil.example:80 is not among the hosts that may be reached"
 	const explained = "paddock: " + denied + ".\nthe operator can allow it, as evil.example:80, " +
@@ -336,7 +371,12 @@ func TestADenialTellsProgramModelAndPerson(t *testing.T) {
 	case a.body != explained:
 		t.Errorf("as text: a.body = %q, want %q", a.body, explained)
 	}
-	a = ask(t, c, "POST", "http://api.example.com/v1/x", "Accept", "application/json, text/plain")
+}
+
+// deniedAsJSON checks what a program that accepts JSON is told.
+func deniedAsJSON(t *testing.T, c *http.Client) {
+	t.Helper()
+	a := ask(t, c, "POST", "http://api.example.com/v1/x", "Accept", "application/json, text/plain")
 	var problem struct {
 		Error struct {
 			fault.Problem
@@ -359,13 +399,11 @@ func TestADenialTellsProgramModelAndPerson(t *testing.T) {
 		t.Errorf(`as JSON: header Content-Type = %q, want "application/json"`,
 			a.header.Get("Content-Type"))
 	}
-	if a := ask(t, program(t, strict), "GET", "http://api.example.com/v1//x"); a.status != 403 || !strings.HasSuffix(a.body, "doubled or escaped slashes.\n") {
-		t.Errorf("what no rule would allow: %+v", a)
-	}
-	if a := ask(t, c, "GET", "https://evil.example"); a.err == nil || !strings.Contains(a.err.Error(), "Forbidden by paddock: evil.example:443 is not among the hosts") {
-		t.Errorf("CONNECT: %v", a.err)
-	}
-	_ = ask(t, c, "GET", "https://evil.example")
+}
+
+// deniedInAResult checks what the result of a run tells the model, once.
+func deniedInAResult(t *testing.T, d *Proxy) {
+	t.Helper()
 	list := d.Denials()
 	switch {
 	case len(list) != 3:
@@ -387,18 +425,6 @@ func TestADenialTellsProgramModelAndPerson(t *testing.T) {
 	}
 	if again := d.Denials(); again != nil {
 		t.Errorf("the second call of Denials gives %+v, want nil", again)
-	}
-	for _, r := range got.wait(t, 4) {
-		switch {
-		case r.Decision != Denied:
-			t.Errorf("the record: r.Decision = %v, want %v: %+v", r.Decision, Denied, r)
-		case r.Cause == "":
-			t.Errorf("the record: r.Cause is empty, want a text: %+v", r)
-		case r.Host == "":
-			t.Errorf("the record: r.Host is empty, want a text: %+v", r)
-		case r.Method != "CONNECT" && r.Status != 403:
-			t.Errorf("the record of a %s: r.Status = %d, want 403: %+v", r.Method, r.Status, r)
-		}
 	}
 }
 
@@ -425,8 +451,10 @@ func TestEachRequestIsDecidedByMethodAndPath(t *testing.T) {
 		}
 	}
 	for _, seen := range s.asked() {
-		if !strings.Contains(seen, " /v1/") || strings.Contains(seen, "%") {
-			t.Errorf("the server was asked %s", seen)
+		if !strings.Contains(seen, " /v1/") {
+			t.Errorf(`the server was asked: seen = %q, want " /v1/" in it`, seen)
+		} else if strings.Contains(seen, "%") {
+			t.Errorf("the server was asked: seen = %q, want no %q in it", seen, "%")
 		}
 	}
 }

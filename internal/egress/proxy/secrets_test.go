@@ -87,8 +87,10 @@ func TestSecretsGoOutAndDoNotComeBack(t *testing.T) {
 		if got != "Bearer s3cretkey=s3cret" {
 			t.Errorf("the host got %q", got)
 		}
-		if strings.Contains(text, "s3cret") || strings.Count(text, "Bearer PLACEHOLDERkey=PLACEHOLDER") < 3 {
-			t.Errorf("the program got %q", text)
+		if strings.Contains(text, "s3cret") {
+			t.Errorf(`the program: text = %q, want no "s3cret" in it`, text)
+		} else if strings.Count(text, "Bearer PLACEHOLDERkey=PLACEHOLDER") < 3 {
+			t.Errorf("the program: got %d, want at least 3", strings.Count(text, "Bearer PLACEHOLDERkey=PLACEHOLDER"))
 		}
 	}
 	before := len(s.asked())
@@ -127,7 +129,7 @@ func TestASecretChangesNothingThatWasDecided(t *testing.T) {
 	}
 }
 
-// What a session's authority is: one of its own, whose key nobody has, and certificates
+// What a session's authority is: one of its own, whose key no one else has, and certificates
 // that strict clients take (attack 49).
 func TestTheAuthorityIsTheSessionsAlone(t *testing.T) {
 	s := serves(t, true, nil)
@@ -209,8 +211,10 @@ func TestCertificatesAreKeptAndBounded(t *testing.T) {
 	}
 	for k := range maxLeaves {
 		if k == maxLeaves-1 {
-			if again, err := a.certificate("first.example"); err != nil || again != first {
-				t.Errorf("it is made again: %v", err)
+			if again, err := a.certificate("first.example"); err != nil {
+				t.Errorf("it is made again: got error %v, want none", err)
+			} else if again != first {
+				t.Error("it is made again: got another certificate, want the first")
 			}
 		}
 		if _, err := a.certificate(fmt.Sprintf("h%d.example", k)); err != nil {
@@ -241,8 +245,10 @@ func TestCertificatesAreKeptAndBounded(t *testing.T) {
 		}
 	}
 	a.leaves["first.example"].Value.(*leaf).end = time.Now() // it is as if it were old
-	if again, err := a.certificate("first.example"); err != nil || again == first {
-		t.Errorf("an old one is still given: %v", err)
+	if again, err := a.certificate("first.example"); err != nil {
+		t.Errorf("an old one is still given: got error %v, want none", err)
+	} else if again == first {
+		t.Error("an old one is still given: got the first certificate, want another")
 	}
 }
 
@@ -296,8 +302,11 @@ func TestCurl(t *testing.T) {
 		if errors.As(err, &exit) {
 			code = exit.ExitCode()
 		}
-		if !strings.HasPrefix(string(out), c.want) || code != c.exit && (c.exit >= 0 || code == 0) {
-			t.Errorf("curl %q gives %d, %q", c.args, code, out)
+		if !strings.HasPrefix(string(out), c.want) {
+			t.Errorf("curl %q prints %q, want it to begin with %q", c.args, out, c.want)
+		}
+		if code != c.exit && (c.exit >= 0 || code == 0) {
+			t.Errorf("curl %q exits with %d, want %d (-1: any but 0): %q", c.args, code, c.exit, out)
 		}
 	}
 }
@@ -332,7 +341,9 @@ except urllib.error.HTTPError as e:
 	want := "hello GET\n" +
 		"<urlopen error Tunnel connection failed: 403 Forbidden by paddock: evil.example:443 is not among the hosts that may be reached>\n" +
 		"403 host: evil.example:80 is not among the hosts that may be reached\n"
-	if err != nil || string(out) != want {
-		t.Errorf("it prints %s, %v", out, err)
+	if err != nil {
+		t.Errorf("got error %v, want none", err)
+	} else if string(out) != want {
+		t.Errorf("out = %q, want %q", string(out), want)
 	}
 }

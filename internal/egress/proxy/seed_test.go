@@ -10,7 +10,7 @@ import (
 )
 
 // What a program has once read of a session's authority is good for its next proxy, and for
-// nobody else's.
+// no other session's.
 func TestProxiesOfOneSeedAreTrustedAlike(t *testing.T) {
 	seed := bytes.Repeat([]byte("s"), minSeed)
 	first, err := newAuthority(seed)

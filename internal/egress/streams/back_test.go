@@ -41,8 +41,10 @@ func TestAClosedTableTakesNoStream(t *testing.T) {
 	table.Close()
 	s, ended := table.newStream("local.test", 80), false
 	s.end = func() { ended = true }
-	if table.add(s) || !ended {
-		t.Error("it takes one, or keeps its connection")
+	if table.add(s) {
+		t.Error("it takes one: got true, want false")
+	} else if !ended {
+		t.Error("it keeps its connection: it has not ended")
 	}
 }
 
@@ -53,7 +55,9 @@ func TestABodyThatIsGivenUpDoesNotLookWhole(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.close()
-	if got, err := io.ReadAll(s.far); string(got) != "half" || err != io.ErrUnexpectedEOF {
-		t.Errorf("it has %q, and then %v", got, err)
+	if got, err := io.ReadAll(s.far); string(got) != "half" {
+		t.Errorf(`got %q, want "half"`, string(got))
+	} else if err != io.ErrUnexpectedEOF {
+		t.Errorf("err = %v, want %v", err, io.ErrUnexpectedEOF)
 	}
 }

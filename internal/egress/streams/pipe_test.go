@@ -15,8 +15,10 @@ import (
 func TestAPipeKeepsWhatFitsAndHasWritersWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newPipe(4)
-		if n, err := a.Write([]byte("four")); n != 4 || err != nil {
-			t.Fatal(n, err)
+		if n, err := a.Write([]byte("four")); err != nil {
+			t.Fatalf("got error %v, want none", err)
+		} else if n != 4 {
+			t.Fatalf("n = %d, want 4", n)
 		}
 		written := make(chan int, 1)
 		go func() {
@@ -30,8 +32,10 @@ func TestAPipeKeepsWhatFitsAndHasWritersWait(t *testing.T) {
 		default:
 		}
 		p := make([]byte, 14)
-		if _, err := io.ReadFull(b, p); err != nil || string(p) != "fourmore bytes" {
-			t.Errorf("%q, %v", p, err)
+		if _, err := io.ReadFull(b, p); err != nil {
+			t.Errorf("got error %v, want none", err)
+		} else if string(p) != "fourmore bytes" {
+			t.Errorf(`p = %q, want "fourmore bytes"`, string(p))
 		}
 		if n := <-written; n != 10 {
 			t.Errorf("%d bytes were written", n)
@@ -43,8 +47,10 @@ func TestWhatWasWrittenIsReadAfterTheEnd(t *testing.T) {
 	a, b := newPipe(16)
 	_, _ = a.Write([]byte("the last"))
 	a.Close()
-	if all, err := io.ReadAll(b); string(all) != "the last" || err != nil {
-		t.Errorf("%q, %v", all, err)
+	if all, err := io.ReadAll(b); err != nil {
+		t.Errorf("got error %v, want none", err)
+	} else if string(all) != "the last" {
+		t.Errorf(`all = %q, want "the last"`, string(all))
 	}
 	if _, err := b.Write([]byte("x")); !errors.Is(err, io.ErrClosedPipe) {
 		t.Errorf("a write to who has gone: %v", err)
@@ -83,8 +89,10 @@ func TestDeadlines(t *testing.T) {
 		if _, err := b.Write([]byte("y")); err != nil {
 			t.Error(err)
 		}
-		if n, err := a.Read(make([]byte, 1)); n != 1 || err != nil {
-			t.Errorf("after the deadline was taken back: %d, %v", n, err)
+		if n, err := a.Read(make([]byte, 1)); err != nil {
+			t.Errorf("after the deadline was taken back: got error %v, want none", err)
+		} else if n != 1 {
+			t.Errorf("after the deadline was taken back: n = %d, want 1", n)
 		}
 		if n > 4 {
 			t.Errorf("%d bytes were written where there is room for four", n)

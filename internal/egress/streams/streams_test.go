@@ -181,8 +181,10 @@ func TestAStreamLeadsToTheProxy(t *testing.T) {
 		if s := table.ask(t, fmt.Sprintf(`{"op":"net.write","stream":%d,"at":0}`, n), request); s.Value.Written != len(request) {
 			t.Fatalf("%+v", s)
 		}
-		if got := table.all(t, n, 0); !strings.HasPrefix(got, "HTTP/1.1 200 OK\r\n") || !strings.HasSuffix(got, "\r\n\r\nGET "+scheme+"://local.test/path") {
-			t.Errorf("%q", got)
+		if got := table.all(t, n, 0); !strings.HasPrefix(got, "HTTP/1.1 200 OK\r\n") {
+			t.Errorf("got %q, want it to begin with %q", got, "HTTP/1.1 200 OK\r\n")
+		} else if !strings.HasSuffix(got, "\r\n\r\nGET "+scheme+"://local.test/path") {
+			t.Errorf("got %q, want it to end with %q", got, "\r\n\r\nGET "+scheme+"://local.test/path")
 		}
 		table.ask(t, fmt.Sprintf(`{"op":"net.close","stream":%d}`, n))
 		if s := table.ask(t, fmt.Sprintf(`{"op":"net.read","stream":%d,"at":0}`, n)); s.Error.Kind != kindReset {
@@ -234,8 +236,10 @@ func TestAGuestThatWasBroughtBackIsToldThatItsStreamsWereReset(t *testing.T) {
 		fmt.Sprintf(`{"op":"net.write","stream":%d,"at":100000}`, n),
 		fmt.Sprintf(`{"op":"net.read","stream":%d,"at":0}`, n+1),
 	} {
-		if s := table.ask(t, line, "x"); s.Error.Kind != kindReset || s.Error.Message == "" {
-			t.Errorf("%s: %+v", line, s)
+		if s := table.ask(t, line, "x"); s.Error.Kind != kindReset {
+			t.Errorf("%s: s.Error.Kind = %q, want %q: %+v", line, s.Error.Kind, kindReset, s)
+		} else if s.Error.Message == "" {
+			t.Errorf("%s: s.Error.Message is empty, want some: %+v", line, s)
 		}
 	}
 }
@@ -252,7 +256,7 @@ func TestStreamsAreBounded(t *testing.T) {
 				t.Errorf("%s: %+v", line, s)
 			}
 		}
-		// What nobody reads holds the other side up, and so does what it does not read.
+		// What no program reads holds the other side up, and so does what it does not read.
 		n := open[0]
 		table.ask(t, fmt.Sprintf(`{"op":"net.write","stream":%d,"at":0}`, n), "GET /large HTTP/1.1\r\nHost: local.test\r\nConnection: close\r\n\r\n")
 		synctest.Wait()
@@ -263,13 +267,15 @@ func TestStreamsAreBounded(t *testing.T) {
 		head := "POST /wait HTTP/1.1\r\nHost: local.test\r\nContent-Length: 1000000\r\n\r\n"
 		table.ask(t, fmt.Sprintf(`{"op":"net.write","stream":%d,"at":0}`, n), head)
 		s := table.ask(t, fmt.Sprintf(`{"op":"net.write","stream":%d,"at":%d,"timeout":1}`, n, len(head)), strings.Repeat("x", 1<<20))
-		if s.Value.Written == 0 || s.Value.Written > 64<<10 {
-			t.Errorf("%+v", s)
+		if s.Value.Written == 0 {
+			t.Errorf("s.Value.Written = 0, want more: %+v", s)
+		} else if s.Value.Written > 64<<10 {
+			t.Errorf("s.Value.Written = %d, want at most %d: %+v", s.Value.Written, 64<<10, s)
 		}
 		time.Sleep(2 * time.Minute) // of the bubble's time
 		synctest.Wait()
 		if s := table.ask(t, fmt.Sprintf(`{"op":"net.poll","streams":[%d,%d],"timeout":0}`, open[1], open[2])); len(s.Value.Readable) != 2 {
-			t.Errorf("streams of which nobody asks stay open: %+v", s)
+			t.Errorf("streams that are not asked for stay open: %+v", s)
 		}
 		table.openLocal(t)
 	})
@@ -285,8 +291,10 @@ func TestTimeouts(t *testing.T) {
 				t.Errorf("%+v", s)
 			}
 		}
-		if s := table.ask(t, fmt.Sprintf(`{"op":"net.poll","streams":[%d],"timeout":0.5}`, n)); s.Error.Kind != "" || len(s.Value.Readable) != 0 {
-			t.Errorf("%+v", s)
+		if s := table.ask(t, fmt.Sprintf(`{"op":"net.poll","streams":[%d],"timeout":0.5}`, n)); s.Error.Kind != "" {
+			t.Errorf(`s.Error.Kind = %q, want "": %+v`, s.Error.Kind, s)
+		} else if len(s.Value.Readable) != 0 {
+			t.Errorf("len(s.Value.Readable) = %d, want none: %+v", len(s.Value.Readable), s.Value.Readable)
 		}
 		if d := time.Since(began); d != 2*time.Second {
 			t.Errorf("it took %v", d)
@@ -307,8 +315,10 @@ func TestPoll(t *testing.T) {
 	quiet, n := table.openLocal(t), table.openLocal(t)
 	table.ask(t, fmt.Sprintf(`{"op":"net.write","stream":%d,"at":0}`, n), closing)
 	s := table.ask(t, fmt.Sprintf(`{"op":"net.poll","streams":[%d,%d],"timeout":null}`, quiet, n))
-	if len(s.Value.Readable) != 1 || s.Value.Readable[0] != n {
-		t.Errorf("%+v", s)
+	if len(s.Value.Readable) != 1 {
+		t.Errorf("len(s.Value.Readable) = %d, want 1: %+v", len(s.Value.Readable), s.Value.Readable)
+	} else if s.Value.Readable[0] != n {
+		t.Errorf("s.Value.Readable[0] = %d, want %d: %+v", s.Value.Readable[0], n, s)
 	}
 }
 
@@ -443,24 +453,28 @@ func TestFailuresSayWhatHappened(t *testing.T) {
 		answer     said
 		kind, text string
 	}{
-		"a host that is not allowed":        {open("evil.example", 443, false), kindDenied, "not among the hosts"},
-		"its name":                          {table.ask(t, `{"op":"net.resolve","host":"evil.example"}`), kindDenied, "not among the hosts"},
-		"an address that is not public":     {open("public.example", 443, false), kindDenied, ""},
-		"a host that is not there":          {open("unknown.example", 443, false), kindUnknown, ""},
-		"a port at which nobody listens":    {open("example.com", port(free.Addr()), false), kindRefused, ""},
-		"a certificate that is not trusted": {open("example.com", port(server.Listener.Addr()), true), kindCertificate, "certificates are verified outside"},
-		"a host that speaks no TLS":         {open("example.com", port(plain.Listener.Addr()), true), kindTLS, ""},
-		"what is not a host":                {open("exa mple", 80, false), kindInvalid, ""},
-		"what is not a port":                {open("example.com", 0, false), kindInvalid, ""},
-		"a message that is none":            {table.ask(t, `{"op":"net.nothing"}`), kindReset, ""},
-		"a message that cannot be read":     {table.ask(t, `{"op":"net.open",`), kindInvalid, ""},
+		"a host that is not allowed":         {open("evil.example", 443, false), kindDenied, "not among the hosts"},
+		"its name":                           {table.ask(t, `{"op":"net.resolve","host":"evil.example"}`), kindDenied, "not among the hosts"},
+		"an address that is not public":      {open("public.example", 443, false), kindDenied, ""},
+		"a host that is not there":           {open("unknown.example", 443, false), kindUnknown, ""},
+		"a port at which no program listens": {open("example.com", port(free.Addr()), false), kindRefused, ""},
+		"a certificate that is not trusted":  {open("example.com", port(server.Listener.Addr()), true), kindCertificate, "certificates are verified outside"},
+		"a host that speaks no TLS":          {open("example.com", port(plain.Listener.Addr()), true), kindTLS, ""},
+		"what is not a host":                 {open("exa mple", 80, false), kindInvalid, ""},
+		"what is not a port":                 {open("example.com", 0, false), kindInvalid, ""},
+		"a message that is none":             {table.ask(t, `{"op":"net.nothing"}`), kindReset, ""},
+		"a message that cannot be read":      {table.ask(t, `{"op":"net.open",`), kindInvalid, ""},
 	} {
-		if c.answer.Error.Kind != c.kind || !strings.Contains(c.answer.Error.Message, c.text) {
-			t.Errorf("%s: %+v", what, c.answer.Error)
+		if c.answer.Error.Kind != c.kind {
+			t.Errorf("%s: c.answer.Error.Kind = %q, want %q: %+v", what, c.answer.Error.Kind, c.kind, c.answer.Error)
+		} else if !strings.Contains(c.answer.Error.Message, c.text) {
+			t.Errorf("%s: c.answer.Error.Message = %q, want %q in it", what, c.answer.Error.Message, c.text)
 		}
 	}
-	if n := len(table.streams); n != 0 || table.opening != 0 {
-		t.Errorf("%d streams are left, and %d about to be", n, table.opening)
+	if n := len(table.streams); n != 0 {
+		t.Errorf("n = %d, want 0", n)
+	} else if table.opening != 0 {
+		t.Errorf("table.opening = %d, want 0", table.opening)
 	}
 }
 
@@ -473,8 +487,11 @@ func TestWithoutANetwork(t *testing.T) {
 			`{"op":"net.resolve","host":"example.com"}`, `{"op":"net.open","host":"example.com","port":443}`,
 			`{"op":"net.fetch","method":"GET","url":"https://example.com/"}`,
 		} {
-			if s := table.ask(t, line); s.Error.Kind != kindNoNetwork || s.Error.Message != "this session has no network: a person allows hosts by asking Ann" {
-				t.Errorf("%s: %+v", line, s)
+			if s := table.ask(t, line); s.Error.Kind != kindNoNetwork {
+				t.Errorf("%s: s.Error.Kind = %q, want %q: %+v", line, s.Error.Kind, kindNoNetwork, s)
+			} else if s.Error.Message != "this session has no network: a person allows hosts by asking Ann" {
+				t.Errorf(`%s: s.Error.Message = %q, want "this session has no network: a person allows hosts by asking Ann": %+v`,
+					line, s.Error.Message, s)
 			}
 		}
 	}
@@ -512,8 +529,11 @@ func TestAddressesThatStandForNames(t *testing.T) {
 		name := fmt.Sprintf("n%d.example.com", k)
 		for range 2 {
 			s := table.ask(t, fmt.Sprintf(`{"op":"net.resolve","host":%q}`, name))
-			if len(s.Value.Addresses) != 1 || !network.Contains(netip.MustParseAddr(s.Value.Addresses[0])) {
-				t.Fatalf("%+v", s)
+			if len(s.Value.Addresses) != 1 {
+				t.Fatalf("got the addresses %q, want one: %+v", s.Value.Addresses, s)
+			}
+			if a := s.Value.Addresses[0]; !network.Contains(netip.MustParseAddr(a)) {
+				t.Fatalf("the address is %s, want one of %v", a, network)
 			}
 			if other, ok := seen[s.Value.Addresses[0]]; ok && other != name {
 				t.Fatalf("%s and %s have one address", other, name)
@@ -525,8 +545,10 @@ func TestAddressesThatStandForNames(t *testing.T) {
 
 func TestAGuestsOwnNameIsItself(t *testing.T) {
 	table := tableOf(t, Config{}, proxy.Config{}, ".example.com")
-	if s := table.ask(t, `{"op":"net.resolve","host":"Sandbox"}`); len(s.Value.Addresses) != 1 || s.Value.Addresses[0] != "127.0.0.1" {
-		t.Errorf("it is %+v", s)
+	if s := table.ask(t, `{"op":"net.resolve","host":"Sandbox"}`); len(s.Value.Addresses) != 1 {
+		t.Errorf("len(s.Value.Addresses) = %d, want 1: %q", len(s.Value.Addresses), s.Value.Addresses)
+	} else if s.Value.Addresses[0] != "127.0.0.1" {
+		t.Errorf(`s.Value.Addresses[0] = %q, want "127.0.0.1": %+v`, s.Value.Addresses[0], s)
 	}
 	if all := table.config.Proxy.Denials(); len(all) != 0 {
 		t.Errorf("refused is %+v", all)
