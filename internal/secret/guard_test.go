@@ -36,12 +36,12 @@ func TestCredentialsOfAServerThatEchoesThem(t *testing.T) {
 		resp.Body.Close()
 		switch got := string(text); {
 		case err != nil:
-			t.Errorf("%s:: %v", authorization, err)
+			t.Errorf("%s: %v", authorization, err)
 		case got != "data: "+want+" (hidden) text/event-stream session-12345\n\n":
-			t.Errorf("%s:: got = %q, want %q",
+			t.Errorf("%s: got = %q, want %q",
 				authorization, got, "data: "+want+" (hidden) text/event-stream session-12345\n\n")
 		case resp.Header.Get("X-Echo") != "(hidden)":
-			t.Errorf(`%s:: header X-Echo = %q, want "(hidden)"`, authorization, resp.Header.Get("X-Echo"))
+			t.Errorf(`%s: header X-Echo = %q, want "(hidden)"`, authorization, resp.Header.Get("X-Echo"))
 		}
 		if strings.Contains(r.Header.Get("Authorization"), hidden) {
 			t.Error("the request was changed")

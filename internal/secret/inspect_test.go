@@ -76,16 +76,20 @@ func TestAValueComesBackNowhereInNoForm(t *testing.T) {
 					form, n, strings.ToLower(got), strings.ToLower(text))
 			}
 		}
-		if got, err := answered(t, s.Engine, &http.Response{}, `{"a":"`+text+`"}`, 7); err != nil || !strings.Contains(got, tok) {
-			t.Errorf("%s, in JSON: %q, %v", form, got, err)
+		if got, err := answered(t, s.Engine, &http.Response{}, `{"a":"`+text+`"}`, 7); err != nil {
+			t.Errorf("%s, in JSON: got error %v, want none", form, err)
+		} else if !strings.Contains(got, tok) {
+			t.Errorf("%s, in JSON: got %q, want %q in it", form, got, tok)
 		}
 		resp := &http.Response{Header: http.Header{"Location": {"https://evil.test/" + text}, "Set-Cookie": {"a=" + text}}, Status: "200 " + text, Trailer: http.Header{"X-After": {text}}}
 		if _, err := answered(t, s.Engine, resp, "body", 9); err != nil {
 			t.Fatal(err)
 		}
 		for where, got := range map[string]string{"Location": resp.Header.Get("Location"), "a cookie": resp.Header.Get("Set-Cookie"), "the status": resp.Status, "what follows": resp.Trailer.Get("X-After")} {
-			if !strings.Contains(got, tok) || strings.Contains(got, text) {
-				t.Errorf("%s, in %s: %q", form, where, got)
+			if !strings.Contains(got, tok) {
+				t.Errorf("%s, in %s: got %q, want %q in it", form, where, got, tok)
+			} else if strings.Contains(got, text) {
+				t.Errorf("%s, in %s: got %q, want no %q in it", form, where, got, text)
 			}
 		}
 		with, err := s.Redactor()
@@ -138,8 +142,10 @@ func TestACompressedValueOfWhichNobodyToldIsNotGiven(t *testing.T) {
 				honest = compressed(t, coding, string(noise))
 			}
 			for _, body := range []string{honest, honest + "and more", honest + honest, honest[:len(honest)/2], "x^2 is none", "\x1f\x8b\x08\xff broken", "\x1f", ""} {
-				if got, err := answered(t, s.Engine, &http.Response{}, body, 1+len(body)/7); err != nil || got != body {
-					t.Errorf("%s, %s: of %d bytes %d came, %v", coding, about, len(body), len(got), err)
+				if got, err := answered(t, s.Engine, &http.Response{}, body, 1+len(body)/7); err != nil {
+					t.Errorf("%s, %s: got error %v, want none", coding, about, err)
+				} else if got != body {
+					t.Errorf("%s, %s: got %d other bytes, want the %d that were sent", coding, about, len(got), len(body))
 				}
 			}
 			if _, err := answered(t, s.Engine, &http.Response{}, honest+compressed(t, "zstd", token), 50); coding == "deflate" && fault.Of(err).Kind != fault.Denied {
@@ -149,8 +155,10 @@ func TestACompressedValueOfWhichNobodyToldIsNotGiven(t *testing.T) {
 	}
 	far := &http.Response{Request: request("GET", "https://elsewhere.test/", "")}
 	body := compressed(t, "gzip", token)
-	if got, err := answered(t, s.Engine, far, body, 9); err != nil || got != body {
-		t.Errorf("a host that knows no value: %v", err)
+	if got, err := answered(t, s.Engine, far, body, 9); err != nil {
+		t.Errorf("a host that knows no value: got error %v, want none", err)
+	} else if got != body {
+		t.Errorf("a host that knows no value: got %q, want the body as it was sent", got)
 	}
 }
 
@@ -172,8 +180,10 @@ func TestNothingOfACompressedValueIsGiven(t *testing.T) {
 			t.Fatal(err)
 		}
 		plain, _ := io.ReadAll(z)
-		if rest, found := strings.CutPrefix(string(plain), "an event\n"); !found || len(rest) > maxBegun {
-			t.Fatalf("in parts of %d: %q of %d bytes came", n, plain, whole)
+		if rest, found := strings.CutPrefix(string(plain), "an event\n"); !found {
+			t.Fatalf("in parts of %d: of %d bytes %q came, want it to begin with the event", n, whole, plain)
+		} else if len(rest) > maxBegun {
+			t.Fatalf("in parts of %d: %d bytes of the value came, want at most %d: %q", n, len(rest), maxBegun, plain)
 		}
 	}
 	// Blocks that hold nothing, without end.

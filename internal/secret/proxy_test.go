@@ -124,45 +124,73 @@ func TestThroughTheProxy(t *testing.T) {
 	s := newSession(t)
 	set(t, s.Store, "local", "TOKEN", token, []string{fmt.Sprintf("example.com:%d", port)}, nil)
 	c, d, told := through(t, s, host)
-	tok := s.vars["TOKEN"]
-	base := fmt.Sprintf("https://example.com:%d", port)
-	ask := func(method, target string, body io.Reader) (*http.Response, error) {
-		r, err := http.NewRequestWithContext(t.Context(), method, target, body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Header.Set("Authorization", "Bearer "+tok)
-		return c.Do(r)
-	}
+	p := &echoing{client: c, token: s.vars["TOKEN"], port: port, got: got}
 	for _, path := range []string{"/", "/error", "/trailer"} {
-		resp, err := ask("POST", base+path, strings.NewReader("text"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := io.ReadAll(resp.Body)
-		resp.Body.Close()
-		all := string(text) + fmt.Sprint(resp.Header, resp.Trailer)
-		switch seen := <-got; {
-		case err != nil:
-			t.Errorf("%s: the server sees: %v", path, err)
-		case !strings.HasSuffix(seen, "Bearer "+token):
-			t.Errorf("%s: the server sees: seen = %q, want suffix %q", path, seen, "Bearer "+token)
-		case strings.Contains(all, token):
-			t.Errorf("%s: the server sees: all = %q, want no %q in it", path, all, token)
-		case !strings.Contains(string(text), "Bearer "+tok):
-			t.Errorf("%s: the server sees: text = %q, want %q in it", path, string(text), "Bearer "+tok)
-		}
-		if path == "/trailer" && resp.Trailer.Get("X-After") != "Bearer "+tok {
-			t.Errorf("the trailer is %v", resp.Trailer)
-		}
+		p.echoes(t, path)
 	}
-	// A redirect to a host that the session may reach and the secret may not.
-	resp, err := ask("GET", base+fmt.Sprintf("/redirect?to=https://other.example.com:%d/", port), nil)
+	p.isNotRedirected(t, d)
+	p.streams(t)
+	_ = d.Close()
+	switch text := told(); {
+	case strings.Contains(text, token):
+		t.Errorf("text = %q, want no %q in it", text, token)
+	case strings.Contains(text, b64(token)):
+		t.Errorf("text = %q, want no %q in it", text, b64(token))
+	case !strings.Contains(text, "Cause:secret"):
+		t.Errorf(`text = %q, want "Cause:secret" in it`, text)
+	}
+}
+
+// An echoing is a program's client of a server that echoes what it is sent.
+type echoing struct {
+	client *http.Client
+	token  string // its placeholder
+	port   int
+	got    chan string // the host and the Authorization of each request to the server
+}
+
+// ask sends a request with the placeholder as its Authorization.
+func (p *echoing) ask(t *testing.T, method, path string, body io.Reader) *http.Response {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, fmt.Sprintf("https://example.com:%d%s", p.port, path), body)
 	if err != nil {
 		t.Fatal(err)
 	}
+	r.Header.Set("Authorization", "Bearer "+p.token)
+	resp, err := p.client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { resp.Body.Close() })
+	return resp
+}
+
+// echoes checks that the server sees the value, and the program the placeholder.
+func (p *echoing) echoes(t *testing.T, path string) {
+	t.Helper()
+	resp := p.ask(t, "POST", path, strings.NewReader("text"))
+	text, err := io.ReadAll(resp.Body)
+	all := string(text) + fmt.Sprint(resp.Header, resp.Trailer)
+	switch seen := <-p.got; {
+	case err != nil:
+		t.Errorf("%s: got error %v, want none", path, err)
+	case !strings.HasSuffix(seen, "Bearer "+token):
+		t.Errorf("%s: the server sees %q, want it to end with %q", path, seen, "Bearer "+token)
+	case strings.Contains(all, token):
+		t.Errorf("%s: the program sees %q, want no %q in it", path, all, token)
+	case !strings.Contains(string(text), "Bearer "+p.token):
+		t.Errorf("%s: the program sees %q, want %q in it", path, text, "Bearer "+p.token)
+	}
+	if got, want := resp.Trailer.Get("X-After"), "Bearer "+p.token; path == "/trailer" && got != want {
+		t.Errorf("the trailer X-After is %q, want %q", got, want)
+	}
+}
+
+// isNotRedirected checks a redirect to a host that the session may reach and the secret may not.
+func (p *echoing) isNotRedirected(t *testing.T, d *proxy.Proxy) {
+	t.Helper()
+	resp := p.ask(t, "GET", fmt.Sprintf("/redirect?to=https://other.example.com:%d/", p.port), nil)
 	text, _ := io.ReadAll(resp.Body)
-	resp.Body.Close()
 	switch {
 	case resp.StatusCode != 403:
 		t.Errorf("after a redirect: resp.StatusCode = %v, want 403: %s", resp.StatusCode, text)
@@ -172,8 +200,10 @@ func TestThroughTheProxy(t *testing.T) {
 		t.Errorf(`after a redirect: header X-Paddock-Denied = %q, want prefix "secret: "`,
 			resp.Header.Get("X-Paddock-Denied"))
 	}
-	if seen := <-got; !strings.HasPrefix(seen, "example.com") || len(got) > 0 {
-		t.Errorf("the other host was asked: %q", seen)
+	if seen := <-p.got; !strings.HasPrefix(seen, "example.com") {
+		t.Errorf(`the other host was asked: seen = %q, want it to begin with "example.com"`, seen)
+	} else if len(p.got) > 0 {
+		t.Errorf("the other host was asked %d times more, want none", len(p.got))
 	}
 	switch list := d.Denials(); {
 	case len(list) != 1:
@@ -183,26 +213,21 @@ func TestThroughTheProxy(t *testing.T) {
 	case !strings.Contains(list[0].Message, "TOKEN may not"):
 		t.Errorf(`the denials: list[0].Message = %q, want "TOKEN may not" in it`, list[0].Message)
 	}
-	// Events flow, though they have no end.
-	resp, err = ask("GET", base+"/events", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+}
+
+// streams checks that events flow, though they have no end.
+func (p *echoing) streams(t *testing.T) {
+	t.Helper()
+	resp := p.ask(t, "GET", "/events", nil)
+	defer resp.Body.Close()
 	lines := bufio.NewReader(resp.Body)
 	for i := range 2 {
 		line, err := lines.ReadString('\n')
-		if _, _ = lines.ReadString('\n'); err != nil || line != fmt.Sprintf("data: %d Bearer %s\n", i, tok) {
-			t.Errorf("an event is %q (%v)", line, err)
+		_, _ = lines.ReadString('\n')
+		if err != nil {
+			t.Errorf("an event: got error %v, want none", err)
+		} else if want := fmt.Sprintf("data: %d Bearer %s\n", i, p.token); line != want {
+			t.Errorf("an event is %q, want %q", line, want)
 		}
-	}
-	resp.Body.Close()
-	_ = d.Close()
-	switch text := told(); {
-	case strings.Contains(text, token):
-		t.Errorf("text = %q, want no %q in it", text, token)
-	case strings.Contains(text, b64(token)):
-		t.Errorf("text = %q, want no %q in it", text, b64(token))
-	case !strings.Contains(text, "Cause:secret"):
-		t.Errorf(`text = %q, want "Cause:secret" in it`, text)
 	}
 }

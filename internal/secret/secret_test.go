@@ -167,8 +167,10 @@ func TestWhatCannotBeKept(t *testing.T) {
 			t.Errorf("%s: err.Error() + f.Hint = %q, want no %q in it", about, err.Error()+f.Hint, token)
 		}
 	}
-	if list, err := s.List(); len(list) > 0 || err != nil {
-		t.Errorf("there is %v, %v", list, err)
+	if list, err := s.List(); err != nil {
+		t.Errorf("got error %v, want none", err)
+	} else if len(list) > 0 {
+		t.Errorf("got %+v, want none", list)
 	}
 }
 
@@ -192,8 +194,11 @@ func TestPlaceholders(t *testing.T) {
 	set(t, s, "local", "A_1", token, []string{"a.test"}, nil)
 	set(t, s, "other", "B", token, []string{"a.test"}, nil)
 	one := give(t, s, GrantRequest{Session: "s1", Owner: "local", Names: []string{"A_1", "A_1"}})
-	if !regexp.MustCompile(`^paddock-secret-A_1-[A-Z2-7]{26}$`).MatchString(one["A_1"]) || len(one) != 1 {
-		t.Errorf("it is %v", one)
+	if form := regexp.MustCompile(`^paddock-secret-A_1-[A-Z2-7]{26}$`); !form.MatchString(one["A_1"]) {
+		t.Errorf("A_1 is %q, want a match of %s", one["A_1"], form)
+	}
+	if len(one) != 1 {
+		t.Errorf("there are %d variables, want 1: %v", len(one), one)
 	}
 	two := give(t, s, GrantRequest{Session: "s2", Owner: "local", Names: []string{"A_1"}})
 	if one["A_1"] == two["A_1"] {
@@ -202,8 +207,10 @@ func TestPlaceholders(t *testing.T) {
 	// It lasts: over restarts, rotations and being given again.
 	set(t, s, "local", "A_1", token+"2", nil, nil)
 	again := Open(s.dir, s.sealer)
-	if v, err := again.Variables("s1"); err != nil || v["A_1"] != one["A_1"] {
-		t.Errorf("it is %v, %v", v, err)
+	if v, err := again.Variables("s1"); err != nil {
+		t.Errorf("got error %v, want none", err)
+	} else if v["A_1"] != one["A_1"] {
+		t.Errorf(`v["A_1"] = %q, want %q`, v["A_1"], one["A_1"])
 	}
 	if v := give(t, again, GrantRequest{Session: "s1", Owner: "local", Names: []string{"A_1"}}); v["A_1"] != one["A_1"] {
 		t.Errorf("it is %v", v)
@@ -216,8 +223,10 @@ func TestPlaceholders(t *testing.T) {
 	if err := s.Sweep(t.Context(), func(session string) bool { return session == "s1" }); err != nil {
 		t.Fatal(err)
 	}
-	if v, err := s.Variables("s2"); len(v) > 0 || err != nil {
-		t.Errorf("a session that is no more has %v, %v", v, err)
+	if v, err := s.Variables("s2"); err != nil {
+		t.Errorf("a session that has ended: got error %v, want none", err)
+	} else if len(v) > 0 {
+		t.Errorf("a session that has ended: got %+v, want none", v)
 	}
 	for range 2 {
 		if err := s.Forget("s1"); err != nil {
@@ -247,8 +256,10 @@ func TestManyAtOnce(t *testing.T) {
 		work.Go(func() {
 			for range 10 {
 				r := request("GET", "https://api.example.com/", "", "Authorization", "Bearer "+v["TOKEN"])
-				if err := engine.Request(r); err != nil || !strings.Contains(r.Header.Get("Authorization"), token) {
-					t.Errorf("%v: %v", r.Header, err)
+				if err := engine.Request(r); err != nil {
+					t.Errorf("got error %v, want none", err)
+				} else if !strings.Contains(r.Header.Get("Authorization"), token) {
+					t.Errorf("header Authorization = %q, want %q in it", r.Header.Get("Authorization"), token)
 				}
 			}
 		})
@@ -272,8 +283,11 @@ func longAgo(t *testing.T, s *Store) {
 		t.Fatal(err)
 	}
 	files, err := filepath.Glob(filepath.Join(s.dir, folder, "given-*"))
-	if err != nil || len(files) == 0 {
-		t.Fatal("what was given just now was swept", err)
+	if err != nil {
+		t.Fatalf("what was given just now was swept: got error %v, want none", err)
+	}
+	if len(files) == 0 {
+		t.Fatal("what was given just now was swept: files is empty, want some")
 	}
 	for _, file := range files {
 		if err := os.Chtimes(file, time.Time{}, time.Now().Add(-young-time.Second)); err != nil {
@@ -333,7 +347,9 @@ func TestAValueThatCannotBeReadIsAskedForAgain(t *testing.T) {
 	if err := ask(); err != nil {
 		t.Errorf("once it is unlocked: %v", err)
 	}
-	if r, err := e.Redactor(); err != nil || r.String(token) == token {
-		t.Errorf("once it is unlocked nothing is taken out: %v", err)
+	if r, err := e.Redactor(); err != nil {
+		t.Errorf("once it is unlocked nothing is taken out: got error %v, want none", err)
+	} else if r.String(token) == token {
+		t.Errorf("once it is unlocked nothing is taken out: r.String(token) = %q, want another", r.String(token))
 	}
 }

@@ -114,16 +114,19 @@ func TestCredentialsInAServersURL(t *testing.T) {
 		query := <-asked
 		switch {
 		case err != nil:
-			t.Errorf("%s:: %v", u, err)
+			t.Errorf("%s: %v", u, err)
 		case strings.Contains(string(text), "correct"):
-			t.Errorf(`%s:: text = %q, want no "correct" in it`, u, string(text))
+			t.Errorf(`%s: text = %q, want no "correct" in it`, u, string(text))
 		case strings.Contains(string(text), "horse"):
-			t.Errorf(`%s:: text = %q, want no "horse" in it`, u, string(text))
+			t.Errorf(`%s: text = %q, want no "horse" in it`, u, string(text))
 		case !strings.Contains(string(text), "key=(hidden)"):
-			t.Errorf(`%s:: text = %q, want "key=(hidden)" in it`, u, string(text))
+			t.Errorf(`%s: text = %q, want "key=(hidden)" in it`, u, string(text))
 		}
-		if !strings.Contains(strings.ReplaceAll(query, "+", "%20"), "api_key=correct%20horse") || strings.Contains(u, "profile=(hidden)") && !strings.Contains(query, "profile=(hidden)") {
-			t.Errorf("%s: the server is asked %q", u, query)
+		if want := "api_key=correct%20horse"; !strings.Contains(strings.ReplaceAll(query, "+", "%20"), want) {
+			t.Errorf("%s: the server is asked %q, want %q in it", u, query, want)
+		}
+		if profile := "profile=(hidden)"; strings.Contains(u, profile) && !strings.Contains(query, profile) {
+			t.Errorf("%s: the server is asked %q, want %q in it", u, query, profile)
 		}
 		if strings.Contains(u, "everything") && !strings.Contains(string(text), "mode=everything") {
 			t.Errorf("%s: it tells %q", u, text)

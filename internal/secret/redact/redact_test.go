@@ -209,8 +209,11 @@ func checkSplits(t *testing.T, r *Redactor, text, want string, random *rand.Rand
 			next = func() int { return 1 + random.IntN(30) }
 		}
 		got, err := io.ReadAll(iotest.OneByteReader(r.Reader(&parts{[]byte(text), next})))
-		if err != nil || string(got) != want {
-			t.Fatalf("%q in parts of %d became %q (%v), want %q", text, n, got, err, want)
+		if err != nil {
+			t.Fatalf("%q in parts of %d: got error %v, want none", text, n, err)
+		}
+		if string(got) != want {
+			t.Fatalf("%q in parts of %d: got %q, want %q", text, n, string(got), want)
 		}
 	}
 }
@@ -255,8 +258,10 @@ func TestEventsFlow(t *testing.T) {
 		buffer := make([]byte, 100)
 		want := strings.NewReplacer("hunter2-hunter2", "{1}", "0123456789abcdef", "{3}").Replace(event)
 		n, err := io.ReadAtLeast(got, buffer, len(want)) // it would wait for more for ever
-		if err != nil || string(buffer[:n]) != want {
-			t.Errorf("%q became %q (%v)", event, buffer[:n], err)
+		if err != nil {
+			t.Errorf("%q: got error %v, want none", event, err)
+		} else if string(buffer[:n]) != want {
+			t.Errorf("%q became %q, want %q", event, buffer[:n], want)
 		}
 	}
 }
@@ -264,16 +269,20 @@ func TestEventsFlow(t *testing.T) {
 func TestWhatWasHeldBackIsNotGivenAfterAnError(t *testing.T) {
 	broken := errors.New("broken")
 	got, err := io.ReadAll(redactor().Reader(io.MultiReader(strings.NewReader("a hunter2-hunter"), iotest.ErrReader(broken))))
-	if !errors.Is(err, broken) || string(got) != "a " {
-		t.Errorf("there is %q, %v", got, err)
+	if !errors.Is(err, broken) {
+		t.Errorf("got error %v, want %v", err, broken)
+	} else if string(got) != "a " {
+		t.Errorf(`got %q, want "a "`, string(got))
 	}
 }
 
 func TestMatchesWithoutEndTakeNoMemory(t *testing.T) {
 	r := redactor().Reader(io.LimitReader(letters1{}, 8<<20)).(*reader)
 	got, err := io.ReadAll(r)
-	if err != nil || string(got) != "{4}" {
-		t.Errorf("it gives %d bytes (%v)", len(got), err)
+	if err != nil {
+		t.Errorf("got error %v, want none", err)
+	} else if string(got) != "{4}" {
+		t.Errorf("got %d bytes, want {4}", len(got))
 	}
 	if cap(r.store) > 8*longest {
 		t.Errorf("%d bytes were held back", cap(r.store))
@@ -310,7 +319,10 @@ func TestAWordIsNoticedInManyForms(t *testing.T) {
 		}
 	}
 	w := d.Watch()
-	if w.Saw([]byte("paddock-%73ec")) || !w.Saw([]byte("ret%2d")) {
+	if w.Saw([]byte("paddock-%73ec")) {
+		t.Error("its first part is noticed, want both parts")
+	}
+	if !w.Saw([]byte("ret%2d")) {
 		t.Error("in two parts it is not noticed")
 	}
 	w = d.Watch()
