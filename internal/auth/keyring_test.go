@@ -98,8 +98,10 @@ func TestAnIssuerThatIsDownIsTriedAgain(t *testing.T) {
 			case f.RetryAfter < time.Second:
 				t.Fatalf("got %v: f.RetryAfter = %v, want at least %v", err, f.RetryAfter, time.Second)
 			}
-			if status, header := Challenge(err, ""); status != 503 || header != "" {
-				t.Errorf("a client is told %d %s", status, header)
+			if status, header := Challenge(err, ""); status != 503 {
+				t.Errorf("a client: status = %d, want 503", status)
+			} else if header != "" {
+				t.Errorf(`a client: header = %q, want ""`, header)
 			}
 			silent(t, err, token)
 		}

@@ -19,6 +19,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -224,8 +225,10 @@ func TestScopesAndWhatTheyReach(t *testing.T) {
 			o, _ := i.verifier(t, OAuthConfig{Required: test.required})
 			p, err := o.Verify(t.Context(), sign(t, k, "JWT", with(with(good(i.url), "scope", nil), test.claim, test.value)))
 			if test.missing == "" {
-				if err != nil || !reflect.DeepEqual(p.Tools, test.tools) {
-					t.Errorf("got %+v, %v, want the tools %v", p, err, test.tools)
+				if err != nil {
+					t.Errorf("got error %v, want none", err)
+				} else if !reflect.DeepEqual(p.Tools, test.tools) {
+					t.Errorf("p.Tools = %q, want %q", p.Tools, test.tools)
 				}
 				return
 			}
@@ -249,20 +252,83 @@ func unsigned(header string, claims any, signature []byte) string {
 	return e.EncodeToString([]byte(header)) + "." + e.EncodeToString(payload) + "." + e.EncodeToString(signature)
 }
 
+// A badToken is one that is refused with this message, or with any where it is empty.
+type badToken struct{ name, token, message string }
+
+const (
+	unreadable = "the token is not a JWT"
+	unsignedBy = "the token is not signed by the issuer"
+	otherKind  = "the token is not an access token"
+	keyless    = "the token's key is not one of the issuer's"
+)
+
 func TestBadAccessTokens(t *testing.T) {
 	rsaKey, ecKey := newKey(t, "rsa", jose.RS256), newKey(t, "ec", jose.ES256)
-	foreignKey, weak := newKey(t, "rsa", jose.RS256), newKey(t, "weak", jose.RS256)
+	weak, forEncryption := newKey(t, "weak", jose.RS256), newKey(t, "enc", jose.RS256)
 	weak.Key, _ = rsa.GenerateKey(rand.Reader, 1024)
-	forEncryption := newKey(t, "enc", jose.RS256)
 	forEncryption.Use = "enc"
 	i := newTestIssuer(t, "", rsaKey, ecKey, weak, forEncryption)
 	o, _ := i.verifier(t, OAuthConfig{})
 	c := good(i.url)
-	now := time.Now().Unix()
 	right := sign(t, rsaKey, "at+jwt", c)
 	if _, err := o.Verify(t.Context(), right); err != nil {
 		t.Fatal(err)
 	}
+	bad := slices.Concat(wrongClaims(t, i, rsaKey), wrongSignatures(t, c, right, rsaKey), wrongTexts(right), []badToken{
+		{"a weak key", sign(t, weak, "at+jwt", c), keyless},
+		{"a key for encryption", sign(t, forEncryption, "at+jwt", c), keyless},
+	})
+	for _, test := range bad {
+		t.Run(test.name, func(t *testing.T) {
+			p, err := o.Verify(t.Context(), test.token)
+			if p != nil {
+				t.Fatalf("it was accepted, as %+v", p)
+			}
+			refused(t, err, codeInvalidToken, test.message, test.token)
+			if status, _ := Challenge(err, ""); status != 401 {
+				t.Errorf("the status is %d", status)
+			}
+		})
+	}
+}
+
+// wrongClaims are signed by the issuer, but for another use, time or place.
+func wrongClaims(t *testing.T, i *testIssuer, rsaKey jose.JSONWebKey) []badToken {
+	t.Helper()
+	c := good(i.url)
+	now := time.Now().Unix()
+	twice := fmt.Sprintf(`{"iss":%q,"aud":"https://other.test","aud":%q,"sub":"a","scope":"paddock","exp":%d}`, i.url, audience, now+60)
+	return []badToken{
+		{"for another server", sign(t, rsaKey, "", with(c, "aud", "https://other.test")), "the token is for another server"},
+		{"for a server whose name begins like ours", sign(t, rsaKey, "", with(c, "aud", audience+"/x")), "the token is for another server"},
+		{"for no server", sign(t, rsaKey, "", with(c, "aud", nil)), "the token is for another server"},
+		{"from another issuer", sign(t, rsaKey, "", with(c, "iss", "https://issuer.test")), "the token is from another issuer"},
+		{"from an issuer with a slash more", sign(t, rsaKey, "", with(c, "iss", i.url+"/")), "the token is from another issuer"},
+		{"from no issuer", sign(t, rsaKey, "", with(c, "iss", nil)), "the token is from another issuer"},
+		{"expired", sign(t, rsaKey, "", with(c, "exp", now-60)), "the token has expired"},
+		{"without an end", sign(t, rsaKey, "", with(c, "exp", nil)), "the token never expires"},
+		{"with an end that is not a time", sign(t, rsaKey, "", with(c, "exp", "soon")), unsignedBy},
+		{"with an end beyond all time", sign(t, rsaKey, "", with(c, "exp", 1e300)), unsignedBy},
+		{"not yet", sign(t, rsaKey, "", with(c, "nbf", now+600)), "the token is not valid yet"},
+		{"issued in the future", sign(t, rsaKey, "", with(c, "iat", now+600)), "the token is not valid yet"},
+		{"of no one", sign(t, rsaKey, "", with(c, "sub", nil)), "the token does not say whose it is"},
+		{"an ID token with a nonce", sign(t, rsaKey, "JWT", with(c, "nonce", "n")), otherKind},
+		{"an ID token with the digest of an access token", sign(t, rsaKey, "", with(c, "at_hash", "h")), otherKind},
+		{"an ID token as Keycloak has it", sign(t, rsaKey, "JWT", with(c, "typ", "ID")), otherKind},
+		{"a refresh token as Keycloak has it", sign(t, rsaKey, "JWT", with(c, "typ", "Refresh")), otherKind},
+		{"an ID token as Cognito has it", sign(t, rsaKey, "", with(c, "token_use", "id")), otherKind},
+		{"a logout token", sign(t, rsaKey, "logout+jwt", c), otherKind},
+		{"a type that is not text", unsigned(`{"alg":"RS256","typ":5}`, c, []byte("x")), ""},
+		{"one claim twice", unsigned(`{"alg":"RS256"}`, json.RawMessage(twice), []byte("x")), unsignedBy},
+		{"scopes that are a number", sign(t, rsaKey, "", with(c, "scope", 5)), unsignedBy},
+		{"claims that are a list", sign(t, rsaKey, "", []int{1}), unsignedBy},
+		{"claims that nest deep", sign(t, rsaKey, "", json.RawMessage(strings.Repeat("[", 3000)+strings.Repeat("]", 3000))), unsignedBy},
+	}
+}
+
+// wrongSignatures have good claims, which the issuer did not sign so.
+func wrongSignatures(t *testing.T, c map[string]any, right string, rsaKey jose.JSONWebKey) []badToken {
+	t.Helper()
 	der, err := x509.MarshalPKIXPublicKey(rsaKey.Public().Key.(crypto.PublicKey))
 	if err != nil {
 		t.Fatal(err)
@@ -280,26 +346,10 @@ func TestBadAccessTokens(t *testing.T) {
 		t.Fatal(err)
 	}
 	ownText, _ := own.CompactSerialize()
+	foreignKey := newKey(t, "rsa", jose.RS256)
 	parts := strings.Split(right, ".")
 	another := strings.Split(sign(t, rsaKey, "at+jwt", with(c, "sub", "mallory")), ".")
-	twice := fmt.Sprintf(`{"iss":%q,"aud":"https://other.test","aud":%q,"sub":"a","scope":"paddock","exp":%d}`, i.url, audience, now+60)
-
-	const unreadable, unsignedBy = "the token is not a JWT", "the token is not signed by the issuer"
-	const otherKind, keyless = "the token is not an access token", "the token's key is not one of the issuer's"
-	for _, test := range []struct{ name, token, message string }{
-		{"for another server", sign(t, rsaKey, "", with(c, "aud", "https://other.test")), "the token is for another server"},
-		{"for a server whose name begins like ours", sign(t, rsaKey, "", with(c, "aud", audience+"/x")), "the token is for another server"},
-		{"for nobody", sign(t, rsaKey, "", with(c, "aud", nil)), "the token is for another server"},
-		{"from another issuer", sign(t, rsaKey, "", with(c, "iss", "https://issuer.test")), "the token is from another issuer"},
-		{"from an issuer with a slash more", sign(t, rsaKey, "", with(c, "iss", i.url+"/")), "the token is from another issuer"},
-		{"from nobody", sign(t, rsaKey, "", with(c, "iss", nil)), "the token is from another issuer"},
-		{"expired", sign(t, rsaKey, "", with(c, "exp", now-60)), "the token has expired"},
-		{"without an end", sign(t, rsaKey, "", with(c, "exp", nil)), "the token never expires"},
-		{"with an end that is no time", sign(t, rsaKey, "", with(c, "exp", "soon")), unsignedBy},
-		{"with an end beyond all time", sign(t, rsaKey, "", with(c, "exp", 1e300)), unsignedBy},
-		{"not yet", sign(t, rsaKey, "", with(c, "nbf", now+600)), "the token is not valid yet"},
-		{"issued in the future", sign(t, rsaKey, "", with(c, "iat", now+600)), "the token is not valid yet"},
-		{"of nobody", sign(t, rsaKey, "", with(c, "sub", nil)), "the token does not say whose it is"},
+	return []badToken{
 		{"alg none", unsigned(`{"alg":"none","typ":"at+jwt"}`, c, nil), unreadable},
 		{"alg NonE", unsigned(`{"alg":"NonE"}`, c, []byte("x")), unreadable},
 		{"no alg", unsigned(`{"kid":"rsa"}`, c, []byte("x")), unreadable},
@@ -312,20 +362,13 @@ func TestBadAccessTokens(t *testing.T) {
 		{"a key that the issuer does not have", sign(t, newKey(t, "unknown", jose.ES256), "at+jwt", c), keyless},
 		{"a key that the token brings along", ownText, unsignedBy},
 		{"a key at an address in the token", unsigned(`{"alg":"RS256","jku":"https://evil.test/keys","x5u":"https://evil.test/c","kid":"evil"}`, c, []byte("x")), keyless},
-		{"a weak key", sign(t, weak, "at+jwt", c), keyless},
-		{"a key for encryption", sign(t, forEncryption, "at+jwt", c), keyless},
-		{"a critical header that nobody knows", unsigned(`{"alg":"RS256","kid":"rsa","crit":["b64"],"b64":false}`, c, []byte("x")), ""},
-		{"an ID token with a nonce", sign(t, rsaKey, "JWT", with(c, "nonce", "n")), otherKind},
-		{"an ID token with the digest of an access token", sign(t, rsaKey, "", with(c, "at_hash", "h")), otherKind},
-		{"an ID token as Keycloak has it", sign(t, rsaKey, "JWT", with(c, "typ", "ID")), otherKind},
-		{"a refresh token as Keycloak has it", sign(t, rsaKey, "JWT", with(c, "typ", "Refresh")), otherKind},
-		{"an ID token as Cognito has it", sign(t, rsaKey, "", with(c, "token_use", "id")), otherKind},
-		{"a logout token", sign(t, rsaKey, "logout+jwt", c), otherKind},
-		{"a type that is not text", unsigned(`{"alg":"RS256","typ":5}`, c, []byte("x")), ""},
-		{"one claim twice", unsigned(`{"alg":"RS256"}`, json.RawMessage(twice), []byte("x")), unsignedBy},
-		{"scopes that are a number", sign(t, rsaKey, "", with(c, "scope", 5)), unsignedBy},
-		{"claims that are a list", sign(t, rsaKey, "", []int{1}), unsignedBy},
-		{"claims that nest deep", sign(t, rsaKey, "", json.RawMessage(strings.Repeat("[", 3000)+strings.Repeat("]", 3000))), unsignedBy},
+		{"a critical header that is not known", unsigned(`{"alg":"RS256","kid":"rsa","crit":["b64"],"b64":false}`, c, []byte("x")), ""},
+	}
+}
+
+// wrongTexts are not access tokens of an issuer at all.
+func wrongTexts(right string) []badToken {
+	return []badToken{
 		{"a huge token", right + strings.Repeat("A", 100<<10), "the token is too long"},
 		{"four parts", right + ".x", "the token is none of this server's"},
 		{"a text", "hello", "the token is none of this server's"},
@@ -334,17 +377,6 @@ func TestBadAccessTokens(t *testing.T) {
 		{"an encrypted token", "e30.e30.e30.e30.e30", "the token is none of this server's"},
 		{"JSON for a token", `{"payload":"e30","protected":"e30","signature":"a.b.c"}`, unreadable},
 		{"one of paddock's own", newText("abc"), "the token is none of this server's"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			p, err := o.Verify(t.Context(), test.token)
-			if p != nil {
-				t.Fatalf("it was accepted, as %+v", p)
-			}
-			refused(t, err, codeInvalidToken, test.message, test.token)
-			if status, _ := Challenge(err, ""); status != 401 {
-				t.Errorf("the status is %d", status)
-			}
-		})
 	}
 }
 
@@ -387,8 +419,10 @@ func TestALogHearsNothingOfATokenNorOfItsKeys(t *testing.T) {
 	if _, err := o.Verify(t.Context(), token); fault.KindOf(err) != fault.Unavailable {
 		t.Fatal(err)
 	}
-	if !strings.Contains(log.String(), "418") || !strings.Contains(log.String(), i.url) {
-		t.Errorf("the log does not say what went wrong:\n%s", &log)
+	if !strings.Contains(log.String(), "418") {
+		t.Errorf(`the log does not say what went wrong: log.String() = %q, want "418" in it`, log.String())
+	} else if !strings.Contains(log.String(), i.url) {
+		t.Errorf("the log does not say what went wrong: log.String() = %q, want %q in it", log.String(), i.url)
 	}
 	for _, part := range strings.Split(token, ".") {
 		if strings.Contains(log.String(), part) {
@@ -413,8 +447,11 @@ func FuzzAccessToken(f *testing.F) {
 	o.keys.next = time.Now().Add(24 * time.Hour)
 	f.Fuzz(func(t *testing.T, text string) {
 		p, err := o.Verify(context.Background(), text)
-		if p != nil || err == nil {
-			t.Fatalf("%q was accepted", text)
+		if p != nil {
+			t.Fatalf("%q was accepted: p = %+v, want none", text, p)
+		}
+		if err == nil {
+			t.Fatalf("%q was accepted: got no error, want one", text)
 		}
 		if kind := fault.KindOf(err); kind != fault.Denied && kind != fault.Unavailable {
 			t.Errorf("got %v", err)

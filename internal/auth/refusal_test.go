@@ -35,8 +35,10 @@ func TestChallenge(t *testing.T) {
 		{"anything else", errors.New("x"), meta, nil, 500, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if status, header := Challenge(test.err, test.meta, test.scopes...); status != test.status || header != test.header {
-				t.Errorf("got  %d %s\nwant %d %s", status, header, test.status, test.header)
+			if status, header := Challenge(test.err, test.meta, test.scopes...); status != test.status {
+				t.Errorf("status = %d, want %d", status, test.status)
+			} else if header != test.header {
+				t.Errorf("header = %q, want %q", header, test.header)
 			}
 		})
 	}
@@ -64,12 +66,17 @@ func TestBearerToken(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			token, err := BearerToken(http.Header{"Authorization": test.values})
-			if token != test.token || test.status == 0 && err != nil {
-				t.Fatalf("got %q, %v", token, err)
+			if token != test.token {
+				t.Fatalf("got the token %q, want %q: %v", token, test.token, err)
+			}
+			if test.status == 0 && err != nil {
+				t.Fatalf("got error %v, want none", err)
 			}
 			if test.status != 0 {
-				if status, _ := Challenge(err, ""); status != test.status || fault.KindOf(err) != fault.Denied {
-					t.Errorf("got %d for %v", status, err)
+				if status, _ := Challenge(err, ""); status != test.status {
+					t.Errorf("status = %d, want %d", status, test.status)
+				} else if fault.KindOf(err) != fault.Denied {
+					t.Errorf("got an error of the kind %q, want %q: %v", fault.KindOf(err), fault.Denied, err)
 				}
 			}
 		})

@@ -100,7 +100,7 @@ func TestWhatIsNoTokenOfOursIsRefused(t *testing.T) {
 	other := newText(made.ID) // the right id, the wrong secret
 	for _, test := range []struct{ name, text, message string }{
 		{"another secret for the same id", other, "the token is none of this server's"},
-		{"an id that nobody has", newText(newID()), "the token is none of this server's"},
+		{"an id that no token has", newText(newID()), "the token is none of this server's"},
 		{"the local user's id", newText(localID), "the token is none of this server's"},
 		{"one letter less", text[:len(text)-1], "the token is not whole"},
 		{"one letter more", text + "0", "the token is not whole"},
@@ -212,8 +212,10 @@ func TestTwoChangesWithinATickOfTheClock(t *testing.T) {
 		if err := errors.Join(os.WriteFile(path, data, 0o600), os.Chtimes(path, mtime, mtime)); err != nil {
 			t.Fatal(err)
 		}
-		if all, err := s.List(); err != nil || all[0].Name != name {
-			t.Errorf("listed is %+v, %v, want %s", all, err, name)
+		if all, err := s.List(); err != nil {
+			t.Errorf("listed: got error %v, want none", err)
+		} else if all[0].Name != name {
+			t.Errorf("listed: all[0].Name = %q, want %q", all[0].Name, name)
 		}
 	}
 }
@@ -235,8 +237,10 @@ func TestASettledFileIsNotReadAgain(t *testing.T) {
 		}
 	}
 	before := &s.state.records[0]
-	if _, err := s.Verify(t.Context(), text); err != nil || before != &s.state.records[0] {
-		t.Errorf("it was read again: %v", err)
+	if _, err := s.Verify(t.Context(), text); err != nil {
+		t.Errorf("it was read again: got error %v, want none", err)
+	} else if before != &s.state.records[0] {
+		t.Error("it was read again: got another record, want the same")
 	}
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
@@ -346,16 +350,21 @@ func TestADamagedFileRefusesEverybody(t *testing.T) {
 			_, _, created := s.Create(Token{Name: "b"})
 			_, listed := s.List()
 			for what, err := range map[string]error{"verify": verified, "create": created, "list": listed} {
-				if fault.KindOf(err) != fault.Unavailable || fault.Of(err).Hint == "" {
-					t.Errorf("%s gives %v", what, err)
+				if fault.KindOf(err) != fault.Unavailable {
+					t.Errorf("%s: got an error of the kind %q, want %q: %v",
+						what, fault.KindOf(err), fault.Unavailable, err)
+				} else if fault.Of(err).Hint == "" {
+					t.Errorf("%s: fault.Of(err).Hint is empty, want some", what)
 				}
 			}
 			silent(t, verified, text)
 			if strings.Contains(fault.Of(verified).Message+fault.Of(verified).Hint, s.dir) {
 				t.Error("a client would read where the state folder is")
 			}
-			if status, header := Challenge(verified, ""); status != 503 || header != "" {
-				t.Errorf("a client is told %d %s", status, header)
+			if status, header := Challenge(verified, ""); status != 503 {
+				t.Errorf("a client: status = %d, want 503", status)
+			} else if header != "" {
+				t.Errorf(`a client: header = %q, want ""`, header)
 			}
 			if now, _ := os.ReadFile(path); string(now) != test.content {
 				t.Error("the file was changed")
@@ -399,20 +408,31 @@ func TestFilesAreTheirUsersAlone(t *testing.T) {
 	s := OpenTokens(dir)
 	text, _ := create(t, s, Token{Name: "a"})
 	local, created, err := LocalToken(dir)
-	if err != nil || !created {
-		t.Fatal(created, err)
+	if err != nil {
+		t.Fatalf("got error %v, want none", err)
+	}
+	if !created {
+		t.Fatal("created = false, want true")
 	}
 	entries, err := os.ReadDir(dir)
-	if err != nil || len(entries) != 3 {
-		t.Fatalf("in the folder are %v, %v", entries, err)
+	if err != nil {
+		t.Fatalf("in the folder: got error %v, want none", err)
+	}
+	if len(entries) != 3 {
+		t.Fatalf("in the folder: len(entries) = %d, want 3: %+v", len(entries), entries)
 	}
 	for _, e := range entries {
-		if info, err := e.Info(); err != nil || info.Mode() != 0o600 {
-			t.Errorf("%s has the mode %v", e.Name(), info.Mode())
+		if info, err := e.Info(); err != nil {
+			t.Errorf("the mode of %s: got error %v, want none", e.Name(), err)
+		} else if info.Mode() != 0o600 {
+			t.Errorf("the mode of %s is %v, want -rw-------", e.Name(), info.Mode())
 		}
 		data, err := os.ReadFile(filepath.Join(dir, e.Name()))
-		if err != nil || e.Name() != LocalTokenFile && strings.Contains(string(data), text[15:79]) {
-			t.Errorf("%s holds a token", e.Name())
+		if err != nil {
+			t.Errorf("reading %s: got error %v, want none", e.Name(), err)
+		}
+		if e.Name() != LocalTokenFile && strings.Contains(string(data), text[15:79]) {
+			t.Errorf("%s holds a token, want it only in %s", e.Name(), LocalTokenFile)
 		}
 	}
 	for _, mode := range []fs.FileMode{0o644, 0o620, 0o604, 0o660} {
@@ -424,8 +444,11 @@ func TestFilesAreTheirUsersAlone(t *testing.T) {
 		_, err := s.Verify(t.Context(), text)
 		_, _, localErr := LocalToken(dir)
 		for _, err := range []error{err, localErr} {
-			if fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), "other users") {
-				t.Errorf("with %v: %v", mode, err)
+			if fault.KindOf(err) != fault.Unavailable {
+				t.Errorf("with %v: got an error of the kind %q, want %q: %v",
+					mode, fault.KindOf(err), fault.Unavailable, err)
+			} else if !strings.Contains(err.Error(), "other users") {
+				t.Errorf(`with %v: got error %q, want "other users" in it`, mode, err.Error())
 			}
 			silent(t, err, local)
 		}
@@ -452,22 +475,33 @@ func TestTheLocalToken(t *testing.T) {
 	all.Wait()
 	count := 0
 	tokens.Range(func(any, any) bool { count++; return true })
-	if made.Load() != 1 || count != 1 {
-		t.Errorf("%d were made, %d are different", made.Load(), count)
+	if made.Load() != 1 {
+		t.Errorf("made = %d, want 1", made.Load())
+	} else if count != 1 {
+		t.Errorf("count = %d, want 1", count)
 	}
 	token, created, err := LocalToken(dir)
-	if err != nil || created {
-		t.Fatal(created, err)
+	if err != nil {
+		t.Fatalf("got error %v, want none", err)
+	}
+	if created {
+		t.Fatal("created = true, want false")
 	}
 	v := Any(Static(token, &Principal{ID: Local}), OpenTokens(dir))
-	if p, err := v.Verify(t.Context(), token); err != nil || p.ID != Local {
-		t.Errorf("its bearer is %v, %v", p, err)
+	if p, err := v.Verify(t.Context(), token); err != nil {
+		t.Errorf("its bearer: got error %v, want none", err)
+	} else if p.ID != Local {
+		t.Errorf("its bearer: p.ID = %q, want %q: %v", p.ID, Local, p)
 	}
 	if err := os.WriteFile(filepath.Join(dir, LocalTokenFile), []byte(newText("other")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := LocalToken(dir); fault.KindOf(err) != fault.Unavailable || !strings.Contains(fault.Of(err).Hint, "remove it") {
-		t.Errorf("a file that holds something else gives %v", err)
+	if _, _, err := LocalToken(dir); fault.KindOf(err) != fault.Unavailable {
+		t.Errorf("a file that holds something else: got an error of the kind %q, want %q: %v",
+			fault.KindOf(err), fault.Unavailable, err)
+	} else if !strings.Contains(fault.Of(err).Hint, "remove it") {
+		t.Errorf(`a file that holds something else: fault.Of(err).Hint = %q, want "remove it" in it`,
+			fault.Of(err).Hint)
 	}
 }
 
@@ -532,8 +566,11 @@ func FuzzTokensFile(f *testing.F) {
 			t.Error("what is not JSON was read")
 		}
 		for _, r := range all {
-			if !isID(r.ID) || r.hash == [32]byte{} && r.Hash != strings.Repeat("0", 64) {
-				t.Errorf("read was %+v", r)
+			if !isID(r.ID) {
+				t.Errorf("a record that was read has the id %q, want a valid one", r.ID)
+			}
+			if r.hash == [32]byte{} && r.Hash != strings.Repeat("0", 64) {
+				t.Errorf("a record that was read has no hash, want that of %q", r.Hash)
 			}
 		}
 	})

@@ -110,8 +110,8 @@ func TestEveryKeyReadsBackWhatIsShownOfIt(t *testing.T) {
 	}
 }
 
-func TestAFileOfTheSystemThatWeUniteIsRead(t *testing.T) {
-	c := load(t, write(t, `
+// united is a file that the systems that paddock unites could read.
+const united = `
 [server]
 name = "my sandbox"
 version = "1.2"
@@ -150,7 +150,29 @@ rate_limit_window_seconds = 10
 max_concurrent_requests = 7
 request_timeout_seconds = 20
 max_request_size_mb = 5
-`))
+`
+
+func TestAFileOfTheSystemThatWeUniteIsRead(t *testing.T) {
+	c := load(t, write(t, united))
+	want := readOfUnited(t)
+	got := *c
+	got.origins = nil
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+	for key, origin := range map[string]string{
+		"server.instructions": "paddock.toml:5", "sessions.max_memory_mb": "paddock.toml:12", "policy.env": "paddock.toml:22",
+		"tools.enabled": "paddock.toml:25", "sessions.max_timeout_seconds": "default",
+	} {
+		if got := c.Origin(key); got != origin {
+			t.Errorf("%s comes from %q, want %q", key, got, origin)
+		}
+	}
+}
+
+// readOfUnited is what the file united says, and the defaults for the rest.
+func readOfUnited(t *testing.T) Config {
+	t.Helper()
 	want := Config{File: "paddock.toml"}
 	want.Server.Name, want.Server.Version, want.Server.Instructions = "my sandbox", "1.2", "be kind\n"
 	want.Sessions.Cwd = "/workspace"
@@ -186,19 +208,7 @@ max_request_size_mb = 5
 	want.Vault.Keyring = "auto"
 	want.Approvals.TTLHours, want.Approvals.AskClient = 24, true
 	want.Limits = load(t, Source{}).Limits // the united systems have none of them
-	got := *c
-	got.origins = nil
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got  %+v\nwant %+v", got, want)
-	}
-	for key, origin := range map[string]string{
-		"server.instructions": "paddock.toml:5", "sessions.max_memory_mb": "paddock.toml:12", "policy.env": "paddock.toml:22",
-		"tools.enabled": "paddock.toml:25", "sessions.max_timeout_seconds": "default",
-	} {
-		if got := c.Origin(key); got != origin {
-			t.Errorf("%s comes from %q, want %q", key, got, origin)
-		}
-	}
+	return want
 }
 
 func TestWhoGoesBeforeWhom(t *testing.T) {
@@ -219,8 +229,10 @@ func TestWhoGoesBeforeWhom(t *testing.T) {
 			src := write(t, file)
 			src.Environ, src.Flags = test.environ, test.flags
 			c := load(t, src)
-			if got := strings.ToLower(c.Logging.Level.String()); got != test.level || c.Origin("logging.level") != test.origin {
-				t.Errorf("the level is %s from %q, want %s from %q", got, c.Origin("logging.level"), test.level, test.origin)
+			if got := strings.ToLower(c.Logging.Level.String()); got != test.level {
+				t.Errorf("the level: got %q, want %q", got, test.level)
+			} else if c.Origin("logging.level") != test.origin {
+				t.Errorf(`the level: c.Origin("logging.level") = %q, want %q`, c.Origin("logging.level"), test.origin)
 			}
 		})
 	}
@@ -453,7 +465,7 @@ func FuzzFile(f *testing.F) {
 		}
 		for _, v := range c.Values() {
 			if v.Origin == path+":0" {
-				t.Errorf("%s stands in line 0 of\n%s", v.Key, text)
+				t.Errorf("%s is said to be in line 0 of\n%s", v.Key, text)
 			}
 		}
 	})

@@ -19,8 +19,10 @@ func TestAProjectsFileNamesNoPlaceOfTheUsers(t *testing.T) {
 			t.Errorf("a project's file can set %s: %s", k.Name, k.Doc)
 		}
 		for _, word := range []string{"state", "cache_dir", "state_dir", "token_file"} {
-			if strings.HasPrefix(k.Name, word+".") || strings.HasSuffix(k.Name, word) {
-				t.Errorf("there is a key %s", k.Name)
+			if strings.HasPrefix(k.Name, word+".") {
+				t.Errorf("there is a key: k.Name = %q, want it not to begin with %q", k.Name, word+".")
+			} else if strings.HasSuffix(k.Name, word) {
+				t.Errorf("there is a key: k.Name = %q, want it not to end with %q", k.Name, word)
 			}
 		}
 	}
@@ -51,7 +53,7 @@ func TestAProjectsFileCountsOnlyAsItWasTrusted(t *testing.T) {
 		name, want, ignored string
 		src                 Source
 	}{
-		{"nobody can say", "own", project, Source{Project: project, Search: []string{own}}},
+		{"the origin is not known", "own", project, Source{Project: project, Search: []string{own}}},
 		{"not trusted", "own", project, Source{Project: project, Trusted: trusting(false), Search: []string{own}}},
 		{"trusted, and swapped then", "project", "", Source{Project: project, Trusted: trusting(true), Search: []string{own}}},
 		{"another one", "own", project, Source{Project: project, Trusted: func(string, []byte) bool { return false }, Search: []string{own}}},

@@ -14,8 +14,10 @@ func TestAPipeInTheWorkingFolderIsNotWaitedFor(t *testing.T) {
 		t.Skip(err)
 	}
 	c, err := Load(Source{Project: pipe, Trusted: func(string, []byte) bool { return true }})
-	if err != nil || c.File != "" {
-		t.Errorf("%q is read, %v", c.File, err)
+	if err != nil {
+		t.Errorf("got error %v, want none", err)
+	} else if c.File != "" {
+		t.Errorf(`c.File = %q, want ""`, c.File)
 	}
 	if _, err := ReadProject(pipe); err == nil {
 		t.Error("a pipe is read")

@@ -85,8 +85,10 @@ func TestServersAreShownWithoutTheirSecrets(t *testing.T) {
 		if strings.Contains(fmt.Sprint(v.Value), "hush") {
 			t.Errorf("%s shows %v", v.Key, v.Value)
 		}
-		if doc, accepts := DescribeServer(v.Key); doc == "" || accepts == "" {
-			t.Errorf("%s is not described", v.Key)
+		if doc, accepts := DescribeServer(v.Key); doc == "" {
+			t.Errorf("%s is not described: doc is empty, want some", v.Key)
+		} else if accepts == "" {
+			t.Errorf("%s is not described: accepts is empty, want some", v.Key)
 		}
 	}
 	want := `[servers.files]
@@ -113,7 +115,7 @@ oauth.grant = "client_credentials"
 	}
 	load(t, write(t, shown)) // it is a file again
 	if got := redacted("${A:-hush}"); got != "(hidden)" {
-		t.Errorf("what stands in for a variable is shown: %s", got)
+		t.Errorf("what replaces a variable is shown: %s", got)
 	}
 }
 
@@ -148,7 +150,10 @@ func TestMistakesInServersSayWhereTheyStand(t *testing.T) {
 			if all[0].Message != test.message {
 				t.Errorf("the message is\n%s\nwant\n%s", all[0].Message, test.message)
 			}
-			if test.hint != "" && all[0].Hint != test.hint || all[0].Hint == "" {
+			if all[0].Hint == "" {
+				t.Error("the mistake has no hint, want one")
+			}
+			if test.hint != "" && all[0].Hint != test.hint {
 				t.Errorf("the hint is %q, want %q", all[0].Hint, test.hint)
 			}
 		})
@@ -172,8 +177,10 @@ func TestAllMistakesOfServersAreToldInOrderAndTheRestCounts(t *testing.T) {
 
 func TestServersAreNoVariable(t *testing.T) {
 	_, err := Load(Source{Environ: []string{"PADDOCK_SERVERS=x", "PADDOCK_SERVERS_A_URL=https://a.test", "PADDOCK_SERVERS_B="}})
-	if all := faults(err); len(all) != 2 || !strings.Contains(all[0].Hint, "paddock.toml") {
-		t.Errorf("it says %v", err)
+	if all := faults(err); len(all) != 2 {
+		t.Errorf("len(all) = %d, want 2", len(all))
+	} else if !strings.Contains(all[0].Hint, "paddock.toml") {
+		t.Errorf(`all[0].Hint = %q, want "paddock.toml" in it`, all[0].Hint)
 	}
 }
 
@@ -212,11 +219,15 @@ func TestVariablesArePutIn(t *testing.T) {
 	got, err := s.Expand(lookup)
 	want := Server{Args: []string{"1", "$A", "1"}, Env: map[string]string{"X": "a1b", "Y": "two"}, Headers: map[string]string{"H": "Bearer 1"}, URL: "https://1.test"}
 	want.OAuth.ClientSecret = "1"
-	if err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v (%v)\nwant %+v", got, err, want)
+	if err != nil {
+		t.Errorf("got error %v, want none", err)
+	} else if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
 	}
-	if s.Args[0] != "${A}" || s.Env["X"] != "a${A}b${EMPTY}" {
-		t.Error("what was expanded has changed")
+	if s.Args[0] != "${A}" {
+		t.Errorf(`what was expanded has changed: s.Args[0] = %q, want "${A}"`, s.Args[0])
+	} else if s.Env["X"] != "a${A}b${EMPTY}" {
+		t.Errorf(`what was expanded has changed: s.Env["X"] = %q, want "a${A}b${EMPTY}"`, s.Env["X"])
 	}
 	_, err = Server{Env: map[string]string{"K": "${GONE}"}, Headers: map[string]string{"H": "${ALSO}"}}.Expand(lookup)
 	all := faults(err)
@@ -245,8 +256,10 @@ func TestToolsOfServersThatAreBoundAreTakenInAnyForm(t *testing.T) {
 			if got := fmt.Sprint(c.MCP.Tools); got != "{[] [@destructive] [admin_*]}" {
 				t.Errorf("it is %s", got)
 			}
-			if c.IsSet("mcp.tools.allow") || !strings.HasPrefix(c.Origin("mcp.tools.deny"), "paddock.toml:") {
-				t.Errorf("it comes from %q and %q", c.Origin("mcp.tools.allow"), c.Origin("mcp.tools.deny"))
+			if c.IsSet("mcp.tools.allow") {
+				t.Errorf("mcp.tools.allow is set from %q, want it not to be set", c.Origin("mcp.tools.allow"))
+			} else if !strings.HasPrefix(c.Origin("mcp.tools.deny"), "paddock.toml:") {
+				t.Errorf("mcp.tools.deny comes from %q, want paddock.toml", c.Origin("mcp.tools.deny"))
 			}
 		})
 	}

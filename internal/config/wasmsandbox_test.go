@@ -119,14 +119,18 @@ func TestTheFilesOfLLMWASMSandboxAreAcceptedAsPrinted(t *testing.T) {
 	warned(t, c, "paddock.toml:3: mount_host_dir is not used", "paddock.toml:4: guest_mount_path", "paddock.toml:5: argv")
 
 	c = load(t, write(t, ownMCP))
-	if c.HTTP.Port != 8080 || c.HTTP.Host != "127.0.0.1" {
-		t.Errorf("its own mcp.toml is %+v", c.HTTP)
+	if c.HTTP.Port != 8080 {
+		t.Errorf("its own mcp.toml: c.HTTP.Port = %d, want 8080: %+v", c.HTTP.Port, c.HTTP)
+	} else if c.HTTP.Host != "127.0.0.1" {
+		t.Errorf(`its own mcp.toml: c.HTTP.Host = %q, want "127.0.0.1": %+v`, c.HTTP.Host, c.HTTP)
 	}
 	warned(t, c, "paddock.toml:2: transport.stdio.enabled", "paddock.toml:5: transport.http.enabled")
 
 	c = load(t, write(t, ownPolicy+guideMCP))
-	if c.Policy.Fuel != 2e9 || c.HTTP.Port != 8080 {
-		t.Errorf("both are %+v", c)
+	if c.Policy.Fuel != 2e9 {
+		t.Errorf("both: c.Policy.Fuel = %d, want 2e9: %+v", c.Policy.Fuel, c)
+	} else if c.HTTP.Port != 8080 {
+		t.Errorf("both: c.HTTP.Port = %d, want 8080: %+v", c.HTTP.Port, c)
 	}
 }
 
@@ -153,8 +157,10 @@ func TestMistakesInTheFilesOfLLMWASMSandboxAreTold(t *testing.T) {
 		{"null within a text", "[server]\nname = \"\"\"\na = null\n\"\"\"\nx = nul\n", "paddock.toml:5"},
 	} {
 		all := faults(func() error { _, err := Load(write(t, test.text)); return err }())
-		if len(all) != 1 || !strings.Contains(all[0].Message, test.want) {
-			t.Errorf("%s: %v", test.name, all)
+		if len(all) != 1 {
+			t.Errorf("%s: len(all) = %d, want 1: %+v", test.name, len(all), all)
+		} else if !strings.Contains(all[0].Message, test.want) {
+			t.Errorf("%s: all[0].Message = %q, want %q in it", test.name, all[0].Message, test.want)
 		}
 	}
 	if c := load(t, write(t, "[server]\ninstructions = \"\"\"\na = null\n\"\"\"\nversion = null\n")); c.Server.Instructions != "a = null\n" {
