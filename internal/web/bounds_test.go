@@ -62,7 +62,7 @@ func TestASlowBodyIsNotWaitedFor(t *testing.T) {
 	for name, head := range map[string]string{
 		"of a call":             "POST /mcp " + toLocal,
 		"of an upload":          "PUT /v1/a " + toLocal,
-		"that nobody asked for": "POST /mcp HTTP/1.1\nHost: localhost\nContent-Type: application/json\n",
+		"that is not asked for": "POST /mcp HTTP/1.1\nHost: localhost\nContent-Type: application/json\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, Config{}, func(t *testing.T, s *timeless) {
@@ -70,9 +70,9 @@ func TestASlowBodyIsNotWaitedFor(t *testing.T) {
 				write(t, c, head+"Content-Length: 10\n\n{")
 				text, after := gone(t, c)
 				if after < 30*time.Second || after > 31*time.Second {
-					t.Errorf("it ended after %v", after)
+					t.Errorf("it ended after %v, want from %v to %v", after, 30*time.Second, 31*time.Second)
 				}
-				if name != "that nobody asked for" && !strings.HasPrefix(text, "HTTP/1.1 408 ") {
+				if name != "that is not asked for" && !strings.HasPrefix(text, "HTTP/1.1 408 ") {
 					t.Errorf("the answer is %q", text)
 				}
 			})
@@ -127,8 +127,10 @@ func TestALongCallOutlivesTheTimesOfItsPieces(t *testing.T) {
 		r := bufio.NewReader(c)
 		for _, path := range []string{"/mcp", "/mcp", "/api/v1/rpc"} {
 			write(t, c, "POST "+path+" "+toLocal+"Content-Length: 2\n\n{}")
-			if got := receive(t, r); got.status != 200 || strings.Count(got.body, "data") != 3 {
-				t.Errorf("got %+v", got)
+			if got := receive(t, r); got.status != 200 {
+				t.Errorf("got.status = %d, want 200: %+v", got.status, got)
+			} else if strings.Count(got.body, "data") != 3 {
+				t.Errorf("got %d events, want 3: %q", strings.Count(got.body, "data"), got.body)
 			}
 		}
 	})
@@ -149,8 +151,10 @@ func TestAReaderThatStallsIsLeft(t *testing.T) {
 		began := time.Now()
 		write(t, c, "GET /mcp "+toLocal+"\n")
 		err := <-failed
-		if after := time.Since(began); !errors.Is(err, os.ErrDeadlineExceeded) || after != 30*time.Second {
-			t.Errorf("after %v it failed with %v", after, err)
+		if after := time.Since(began); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("got error %v, want %v", err, os.ErrDeadlineExceeded)
+		} else if after != 30*time.Second {
+			t.Errorf("after = %v, want %v", after, 30*time.Second)
 		}
 		c.Close()
 	})
@@ -159,8 +163,10 @@ func TestAReaderThatStallsIsLeft(t *testing.T) {
 func TestAReaderThatIsSlowIsWaitedFor(t *testing.T) {
 	const size = 4 << 20
 	inBubble(t, Config{MCP: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if n, err := w.Write(make([]byte, size)); n != size || err != nil {
-			t.Errorf("%d bytes were written, %v", n, err)
+		if n, err := w.Write(make([]byte, size)); err != nil {
+			t.Errorf("got error %v, want none", err)
+		} else if n != size {
+			t.Errorf("n = %d, want %d", n, size)
 		}
 	})}, func(t *testing.T, s *timeless) {
 		c := s.dial(t)
@@ -174,8 +180,10 @@ func TestAReaderThatIsSlowIsWaitedFor(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 		}
-		if n < size || time.Since(began) < 4*time.Minute {
-			t.Errorf("%d bytes came in %v", n, time.Since(began))
+		if n < size {
+			t.Errorf("n = %d, want at least %d", n, size)
+		} else if time.Since(began) < 4*time.Minute {
+			t.Errorf("time.Since(began) = %v, want at least %v", time.Since(began), 4*time.Minute)
 		}
 	})
 }
@@ -231,8 +239,10 @@ func TestABodysErrorIsAFault(t *testing.T) {
 	s.raw(t, "POST /mcp "+withAuth+"Content-Type: application/json\nTransfer-Encoding: chunked\n\nf\n123456789012345\n0\n\n")
 	err := <-errs
 	var large *http.MaxBytesError
-	if fault.KindOf(err) != fault.Exhausted || !errors.As(err, &large) {
-		t.Errorf("it is %v", err)
+	if fault.KindOf(err) != fault.Exhausted {
+		t.Errorf("got an error of the kind %q, want %q: %v", fault.KindOf(err), fault.Exhausted, err)
+	} else if !errors.As(err, &large) {
+		t.Errorf("got error %v, want one of the type *http.MaxBytesError", err)
 	}
 }
 

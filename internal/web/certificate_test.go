@@ -67,8 +67,10 @@ func TestACertificateIsReadAgainWhenItsFilesChange(t *testing.T) {
 		expect := func(want string) {
 			t.Helper()
 			got, err := s.cert.get(nil)
-			if err != nil || got.Leaf.Subject.CommonName != want {
-				t.Errorf("it is %v, %v, want %s", got, err, want)
+			if err != nil {
+				t.Errorf("got error %v, want none", err)
+			} else if got.Leaf.Subject.CommonName != want {
+				t.Errorf("got.Leaf.Subject.CommonName = %q, want %q: %v", got.Leaf.Subject.CommonName, want, got)
 			}
 		}
 		expect("first")
@@ -102,8 +104,10 @@ func TestACertificateThatCannotBeReadIsSaid(t *testing.T) {
 	dir := t.TempDir()
 	_, key := writePair(t, dir, "a", 1)
 	_, err := New(complete(Config{CertFile: filepath.Join(dir, "none.pem"), KeyFile: key}))
-	if err == nil || !strings.Contains(err.Error(), "none.pem") {
-		t.Errorf("it says %v", err)
+	if err == nil {
+		t.Error("got no error, want one")
+	} else if !strings.Contains(err.Error(), "none.pem") {
+		t.Errorf(`got error %q, want "none.pem" in it`, err.Error())
 	}
 }
 
@@ -120,60 +124,7 @@ func TestHTTPSInBothVersions(t *testing.T) {
 	const piece = time.Second // which is much, also on a busy machine
 	s := start(t, Config{CertFile: cert, KeyFile: key, MCP: k, WriteTimeout: piece, BodyTimeout: piece})
 	for _, version := range []int{1, 2} {
-		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: version == 2}
-		client := &http.Client{Transport: transport}
-		do := func(ctx context.Context, method, path, body string) (*http.Response, error) {
-			r, err := http.NewRequestWithContext(ctx, method, s.url+path, strings.NewReader(body))
-			if err != nil {
-				t.Fatal(err)
-			}
-			r.Header.Set("Authorization", "Bearer "+token)
-			r.Header.Set("Content-Type", "application/json")
-			return client.Do(r)
-		}
-		res, err := do(t.Context(), "PUT", "/v1/a", "abc")
-		if err != nil {
-			t.Fatal(err)
-		}
-		content, err := io.ReadAll(res.Body)
-		res.Body.Close()
-		switch {
-		case err != nil:
-			t.Error(err)
-		case res.ProtoMajor != version:
-			t.Errorf("res.ProtoMajor = %v, want %v: %s", res.ProtoMajor, version, content)
-		case string(content) != "ann: abc":
-			t.Errorf(`content = %q, want "ann: abc"`, string(content))
-		}
-		// A call that takes longer than a piece of it may.
-		res, err = do(t.Context(), "POST", "/mcp", "{}")
-		if err != nil {
-			t.Fatal(err)
-		}
-		<-k.begun
-		time.Sleep(piece + piece/5)
-		k.done <- struct{}{}
-		content, err = io.ReadAll(res.Body)
-		res.Body.Close()
-		if err != nil || string(content) != "begun done" {
-			t.Errorf("over HTTP/%d a long call gives %q, %v", version, content, err)
-		}
-		if err := <-k.ended; err != nil {
-			t.Errorf("it ended with %v", err)
-		}
-		// One that the client leaves is cancelled.
-		ctx, cancel := context.WithCancel(t.Context())
-		res, err = do(ctx, "POST", "/mcp", "{}")
-		if err != nil {
-			t.Fatal(err)
-		}
-		<-k.begun
-		cancel()
-		res.Body.Close()
-		if err := <-k.ended; err == nil {
-			t.Error("nobody waits for it, and it was done")
-		}
-		transport.CloseIdleConnections()
+		t.Run(fmt.Sprintf("HTTP/%d", version), func(t *testing.T) { callsOverTLS(t, s, k, roots, version, piece) })
 	}
 	if c, err := tls.Dial("tcp", s.at, &tls.Config{RootCAs: roots, MaxVersion: tls.VersionTLS11}); err == nil {
 		c.Close()
@@ -187,5 +138,66 @@ func TestHTTPSInBothVersions(t *testing.T) {
 	fmt.Fprintf(c, "GET /healthz HTTP/1.1\r\nHost: %s\r\n\r\n", s.at)
 	if content, _ := io.ReadAll(c); !strings.HasPrefix(string(content), "HTTP/1.0 400") {
 		t.Errorf("plain HTTP gives %q", content)
+	}
+}
+
+// callsOverTLS makes a short call, one that takes longer than a piece of its body may, and
+// one that its client leaves.
+func callsOverTLS(t *testing.T, s *server, k *works, roots *x509.CertPool, version int, piece time.Duration) {
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: version == 2}
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport}
+	do := func(ctx context.Context, method, path, body string) (*http.Response, error) {
+		r, err := http.NewRequestWithContext(ctx, method, s.url+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+token)
+		r.Header.Set("Content-Type", "application/json")
+		return client.Do(r)
+	}
+	res, err := do(t.Context(), "PUT", "/v1/a", "abc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := io.ReadAll(res.Body)
+	res.Body.Close()
+	switch {
+	case err != nil:
+		t.Error(err)
+	case res.ProtoMajor != version:
+		t.Errorf("res.ProtoMajor = %v, want %v: %s", res.ProtoMajor, version, content)
+	case string(content) != "ann: abc":
+		t.Errorf(`content = %q, want "ann: abc"`, string(content))
+	}
+	// A call that takes longer than a piece of it may.
+	res, err = do(t.Context(), "POST", "/mcp", "{}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-k.begun
+	time.Sleep(piece + piece/5)
+	k.done <- struct{}{}
+	content, err = io.ReadAll(res.Body)
+	res.Body.Close()
+	if err != nil {
+		t.Errorf("a long call: got error %v, want none", err)
+	} else if string(content) != "begun done" {
+		t.Errorf(`a long call gives %q, want "begun done"`, content)
+	}
+	if err := <-k.ended; err != nil {
+		t.Errorf("it ended with %v", err)
+	}
+	// One that the client leaves is cancelled.
+	ctx, cancel := context.WithCancel(t.Context())
+	res, err = do(ctx, "POST", "/mcp", "{}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-k.begun
+	cancel()
+	res.Body.Close()
+	if err := <-k.ended; err == nil {
+		t.Error("no client waits for it, and it was done")
 	}
 }

@@ -94,8 +94,10 @@ func TestWhoGuessesIsToldToWaitAndNobodyElse(t *testing.T) {
 		time.Sleep(failurePeriod / 2)
 		for _, authorization := range []string{"", "Bearer wrong"} {
 			got := s.from(t, "127.0.0.1:8", authorization)
-			if got.Code != http.StatusTooManyRequests || got.Header().Get("Retry-After") != "30" {
-				t.Errorf("got %d, to be tried again after %q", got.Code, got.Header().Get("Retry-After"))
+			if got.Code != http.StatusTooManyRequests {
+				t.Errorf("got.Code = %d, want %d", got.Code, http.StatusTooManyRequests)
+			} else if got.Header().Get("Retry-After") != "30" {
+				t.Errorf(`header Retry-After = %q, want "30"`, got.Header().Get("Retry-After"))
 			}
 		}
 		if got := s.from(t, "127.0.0.1:8", "Bearer "+token); got.Code != http.StatusOK {
@@ -117,8 +119,10 @@ func TestOnlySoManyAddressesAreRemembered(t *testing.T) {
 	for k := range 3 * maxFailing {
 		told += f.add(netip.AddrFrom4([4]byte{10, 1, byte(k >> 8), byte(k)}), no, now).Count
 	}
-	if len(f.by) > maxFailing+1 || told > maxFailing+1 {
-		t.Errorf("%d addresses are remembered, %d failures told at once", len(f.by), told)
+	if len(f.by) > maxFailing+1 {
+		t.Errorf("len(f.by) = %d, want at most %d", len(f.by), maxFailing+1)
+	} else if told > maxFailing+1 {
+		t.Errorf("told = %d, want at most %d", told, maxFailing+1)
 	}
 	stranger := netip.MustParseAddr("192.0.2.1")
 	if f.refuse(stranger, now) == nil {
@@ -126,14 +130,19 @@ func TestOnlySoManyAddressesAreRemembered(t *testing.T) {
 	}
 	f.due(now.Add(failurePeriod), false)
 	f.due(now.Add(2*failurePeriod), false)
-	if err := f.refuse(stranger, now.Add(failurePeriod)); err != nil || len(f.by) != 0 {
-		t.Errorf("after a rest: %v, and %d addresses", err, len(f.by))
+	if err := f.refuse(stranger, now.Add(failurePeriod)); err != nil {
+		t.Errorf("after a rest: got error %v, want none", err)
+	} else if len(f.by) != 0 {
+		t.Errorf("after a rest: len(f.by) = %d, want none", len(f.by))
 	}
 	for k := range maxFailures {
 		f.add(netip.MustParseAddr(fmt.Sprintf("2001:db8::%x", k+1)), no, now)
 	}
-	if f.refuse(netip.MustParseAddr("2001:db8::ffff"), now) == nil || f.refuse(netip.MustParseAddr("2001:db8:0:1::1"), now) != nil {
-		t.Error("a network of 64 bits does not count as one")
+	if f.refuse(netip.MustParseAddr("2001:db8::ffff"), now) == nil {
+		t.Error("another address of the network of 64 bits: got no error, want one")
+	}
+	if err := f.refuse(netip.MustParseAddr("2001:db8:0:1::1"), now); err != nil {
+		t.Errorf("an address of another network: got error %v, want none", err)
 	}
 }
 

@@ -49,7 +49,7 @@ func TestWhatIsAPreviewsAndWhatIsTheServers(t *testing.T) {
 		{"the path of MCP at it", "POST /mcp HTTP/1.1\nHost: abc.localhost\nContent-Length: 2\n\n{}", 200, "preview abc /mcp"},
 		{"a body as large as uploads are", "PUT /x HTTP/1.1\nHost: abc.localhost\nContent-Length: 100\n\n" + strings.Repeat("a", 100), 200, "100 false"},
 		{"a larger one", "PUT /x HTTP/1.1\nHost: abc.localhost\nContent-Length: 101\n\n" + strings.Repeat("a", 101), 413, "larger than 100 bytes"},
-		{"one whose size nobody tells", "PUT /x HTTP/1.1\nHost: abc.localhost\nTransfer-Encoding: chunked\n\nc8\n" + strings.Repeat("a", 200) + "\n0\n\n", 200, "true"},
+		{"one without a size", "PUT /x HTTP/1.1\nHost: abc.localhost\nTransfer-Encoding: chunked\n\nc8\n" + strings.Repeat("a", 200) + "\n0\n\n", 200, "true"},
 		{"a token in its URL, which is the program's", "GET /?token=x HTTP/1.1\nHost: abc.localhost\n\n", 200, "preview abc"},
 		{"a host that the operator has named", "GET /healthz HTTP/1.1\nHost: named.localhost\n\n", 200, `{"status":"ok"}`},
 		{"the server", "GET /healthz HTTP/1.1\nHost: localhost:PORT\n\n", 200, `{"status":"ok"}`},
@@ -60,16 +60,20 @@ func TestWhatIsAPreviewsAndWhatIsTheServers(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got := s.raw(t, test.request)
-			if got.status != test.status || !strings.Contains(got.body, test.body) {
-				t.Errorf("got %d %s", got.status, got.body)
+			if got.status != test.status {
+				t.Errorf("got.status = %d, want %d: %s", got.status, test.status, got.body)
+			} else if !strings.Contains(got.body, test.body) {
+				t.Errorf("got.body = %q, want %q in it", got.body, test.body)
 			}
 			if got.header.Get("Access-Control-Allow-Origin") != "" {
 				t.Errorf("other pages may read it: %v", got.header)
 			}
 		})
 	}
-	if text := log.String(); strings.Contains(text, "secret-path") || !strings.Contains(text, "path=/…") {
-		t.Errorf("the log is %s", text)
+	if text := log.String(); strings.Contains(text, "secret-path") {
+		t.Errorf(`the log: text = %q, want no "secret-path" in it`, text)
+	} else if !strings.Contains(text, "path=/…") {
+		t.Errorf(`the log: text = %q, want "path=/…" in it`, text)
 	}
 }
 

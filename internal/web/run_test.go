@@ -60,8 +60,10 @@ func TestRunningCallsEndBeforeTheServerDoesAndStreamsAtOnce(t *testing.T) {
 		<-k.begun
 		began := time.Now()
 		s.cancel()
-		if got := <-answers; got.body != "begun cancelled" || time.Since(began) > 0 {
-			t.Errorf("after %v the stream is %q", time.Since(began), got.body)
+		if got := <-answers; got.body != "begun cancelled" {
+			t.Errorf(`got.body = %q, want "begun cancelled"`, got.body)
+		} else if time.Since(began) > 0 {
+			t.Errorf("time.Since(began) = %v, want at most 0", time.Since(began))
 		}
 		if err := <-k.ended; !errors.Is(err, errEnding) {
 			t.Errorf("the stream ended because of %v", err)
@@ -92,8 +94,10 @@ func TestAConnectionOnWhichNothingCameHoldsNothingUp(t *testing.T) {
 		synctest.Wait()
 		began := time.Now()
 		s.cancel()
-		if err := <-s.ended; err != nil || time.Since(began) > time.Second {
-			t.Errorf("the server ended after %v with %v", time.Since(began), err)
+		if err := <-s.ended; err != nil {
+			t.Errorf("the server: got error %v, want none", err)
+		} else if time.Since(began) > time.Second {
+			t.Errorf("the server: time.Since(began) = %v, want at most %v", time.Since(began), time.Second)
 		}
 	})
 }
@@ -101,10 +105,10 @@ func TestAConnectionOnWhichNothingCameHoldsNothingUp(t *testing.T) {
 // Whoever sends half a request has nothing that could be cut off.
 func TestHalfARequestHoldsNothingUp(t *testing.T) {
 	for name, text := range map[string]string{
-		"half of the headers":          "POST /mcp HTTP/1.1\nHost: local",
-		"half of a call":               "POST /mcp " + toLocal + "Content-Length: 10\n\n{",
-		"half of an upload":            "PUT /v1/a " + toLocal + "Content-Length: 10\n\n{",
-		"half of what nobody asks for": "POST /mcp HTTP/1.1\nHost: localhost\nContent-Type: application/json\nContent-Length: 10\n\n{",
+		"half of the headers":           "POST /mcp HTTP/1.1\nHost: local",
+		"half of a call":                "POST /mcp " + toLocal + "Content-Length: 10\n\n{",
+		"half of an upload":             "PUT /v1/a " + toLocal + "Content-Length: 10\n\n{",
+		"half of what is not asked for": "POST /mcp HTTP/1.1\nHost: localhost\nContent-Type: application/json\nContent-Length: 10\n\n{",
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, Config{BodyTimeout: time.Hour, HeaderTimeout: time.Hour}, func(t *testing.T, s *timeless) {
@@ -114,8 +118,10 @@ func TestHalfARequestHoldsNothingUp(t *testing.T) {
 				synctest.Wait()
 				began := time.Now()
 				s.cancel()
-				if err := <-s.ended; err != nil || time.Since(began) > 10*time.Second {
-					t.Errorf("the server ended after %v with %v", time.Since(began), err)
+				if err := <-s.ended; err != nil {
+					t.Errorf("the server: got error %v, want none", err)
+				} else if time.Since(began) > 10*time.Second {
+					t.Errorf("the server: time.Since(began) = %v, want at most %v", time.Since(began), 10*time.Second)
 				}
 			})
 		})
@@ -132,8 +138,10 @@ func TestAnUploadThatMovesIsFinishedWhenTheServerEnds(t *testing.T) {
 			time.Sleep(time.Second)
 			write(t, c, "x")
 		}
-		if got := receive(t, bufio.NewReader(c)); got.status != 200 || got.body != "ann: xxxxxxxxxxxxxxxxxxxx" {
-			t.Errorf("got %+v", got)
+		if got := receive(t, bufio.NewReader(c)); got.status != 200 {
+			t.Errorf("got.status = %d, want 200: %+v", got.status, got)
+		} else if got.body != "ann: xxxxxxxxxxxxxxxxxxxx" {
+			t.Errorf(`got.body = %q, want "ann: xxxxxxxxxxxxxxxxxxxx": %+v`, got.body, got)
 		}
 		if err := <-s.ended; err != nil {
 			t.Errorf("the server ended with %v", err)
@@ -153,14 +161,19 @@ func TestACallThatDoesNotEndIsCancelledWhenTheGraceIsOver(t *testing.T) {
 		<-k.begun
 		began := time.Now()
 		s.cancel()
-		if got := <-answer; got.body != "begun cancelled" || time.Since(began) != time.Minute {
-			t.Errorf("after %v the call is %q", time.Since(began), got.body)
+		if got := <-answer; got.body != "begun cancelled" {
+			t.Errorf(`got.body = %q, want "begun cancelled"`, got.body)
+		} else if time.Since(began) != time.Minute {
+			t.Errorf("time.Since(began) = %v, want %v", time.Since(began), time.Minute)
 		}
 		if err := <-k.ended; !errors.Is(err, errEnding) {
 			t.Errorf("the call ended because of %v", err)
 		}
-		if err := <-s.ended; fault.KindOf(err) != fault.Unavailable || !strings.HasPrefix(err.Error(), "1 requests were cut off after 1m0s") {
-			t.Errorf("the server ended with %v", err)
+		if err := <-s.ended; fault.KindOf(err) != fault.Unavailable {
+			t.Errorf("the server: got an error of the kind %q, want %q: %v", fault.KindOf(err), fault.Unavailable, err)
+		} else if !strings.HasPrefix(err.Error(), "1 requests were cut off after 1m0s") {
+			t.Errorf(`the server: got error %q, want it to begin with "1 requests were cut off after 1m0s"`,
+				err.Error())
 		}
 	})
 }
@@ -178,8 +191,10 @@ func TestAHandlerThatHearsNothingIsLeftBehind(t *testing.T) {
 		began := time.Now()
 		s.cancel()
 		err := <-s.ended
-		if after := time.Since(began); err == nil || after != 30*time.Second+2*afterwards {
-			t.Errorf("after %v it ended with %v", after, err)
+		if after := time.Since(began); err == nil {
+			t.Error("got no error, want one")
+		} else if after != 30*time.Second+2*afterwards {
+			t.Errorf("after = %v, want %v", after, 30*time.Second+2*afterwards)
 		}
 		close(deaf)
 	})
@@ -189,8 +204,10 @@ func TestReadinessEndsFirst(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, s *timeless) {
 		s.own.beginDrain()
 		c := s.dial(t)
-		if got := exchange(t, c, "GET /readyz "+toLocal+"\n"); got.status != 503 || !strings.Contains(got.body, "the server is ending") {
-			t.Errorf("got %+v", got)
+		if got := exchange(t, c, "GET /readyz "+toLocal+"\n"); got.status != 503 {
+			t.Errorf("got.status = %d, want 503: %+v", got.status, got)
+		} else if !strings.Contains(got.body, "the server is ending") {
+			t.Errorf(`got.body = %q, want "the server is ending" in it`, got.body)
 		}
 		if got := exchange(t, c, "GET /healthz "+toLocal+"\n"); got.status != 200 {
 			t.Errorf("got %+v", got)
@@ -225,8 +242,10 @@ func TestAStreamEndsWithItsToken(t *testing.T) {
 			time.AfterFunc(2*time.Hour, func() { close(k.done) })
 			began := time.Now()
 			s.ServeHTTP(discard{http.Header{}}, r)
-			if err := <-k.ended; !errors.Is(err, errExpired) || time.Since(began) != time.Hour {
-				t.Errorf("after %v the %s ended because of %v", time.Since(began), method, err)
+			if err := <-k.ended; !errors.Is(err, errExpired) {
+				t.Errorf("the %s ended because of %v, want %v", method, err, errExpired)
+			} else if time.Since(began) != time.Hour {
+				t.Errorf("the %s ended after %v, want %v", method, time.Since(began), time.Hour)
 			}
 		})
 	}

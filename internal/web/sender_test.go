@@ -14,7 +14,7 @@ func TestOnlyTrustedProxiesAreBelieved(t *testing.T) {
 		scheme, host string
 		ownID        bool
 	}{
-		{"nobody between", "203.0.113.5:1000", nil, "203.0.113.5", "http", "here.test", false},
+		{"no proxy between", "203.0.113.5:1000", nil, "203.0.113.5", "http", "here.test", false},
 		{"a stranger's words", "203.0.113.5:1000", [][2]string{{"X-Forwarded-For", "127.0.0.1"}, {"X-Forwarded-Proto", "https"}, {"X-Forwarded-Host", "a"}, {"Forwarded", "for=1.1.1.1;host=a"}, {"X-Request-Id", "mine"}}, "203.0.113.5", "http", "here.test", false},
 		{"a proxy", "10.0.0.1:1000", [][2]string{{"X-Forwarded-For", "203.0.113.5"}, {"X-Forwarded-Proto", "https"}, {"X-Forwarded-Host", "public.test"}, {"X-Request-Id", "mine"}}, "203.0.113.5", "https", "public.test", true},
 		{"a proxy that says nothing", "10.0.0.1:1000", nil, "10.0.0.1", "http", "here.test", false},
@@ -46,8 +46,11 @@ func TestOnlyTrustedProxiesAreBelieved(t *testing.T) {
 			case from.host != test.host:
 				t.Errorf("from.host = %v, want %v: %v, %s", from.host, test.host, from.client, from.scheme)
 			}
-			if (from.id == "mine") != test.ownID || !saneID(from.id) {
-				t.Errorf("its id is %q", from.id)
+			if got := from.id == "mine"; got != test.ownID {
+				t.Errorf("the id is the client's own: got %v, want %v: %q", got, test.ownID, from.id)
+			}
+			if !saneID(from.id) {
+				t.Errorf("the id is %q, want a sane one", from.id)
 			}
 		})
 	}

@@ -58,7 +58,7 @@ func TestWhatIsAnsweredToWhom(t *testing.T) {
 		{"it without a token", "POST /api/v1/rpc " + to + "Content-Type: application/json\nContent-Length: 2\n\n{}", 401, `{"error":{"code":-32002,"data":{"code":"denied",`},
 		{"it as a text", "POST /api/v1/rpc " + withAuth + "Content-Type: text/plain\nContent-Length: 2\n\n{}", 415, `"jsonrpc":"2.0"`},
 		{"it with another method", "GET /api/v1/rpc " + withAuth + "\n", 405, `"code":-32600`},
-		{"its health", "GET /api/v1/health " + to + "\n", 200, "nobody: "},
+		{"its health", "GET /api/v1/health " + to + "\n", 200, "anonymous: "},
 		{"nothing", "GET / " + withAuth + "\n", 404, "the MCP endpoint is /mcp"},
 		{"another way to write a path", "GET //mcp " + withAuth + "\n", 404, ""},
 		{"a profiler", "GET /debug/pprof/ " + withAuth + "\n", 404, ""},
@@ -66,8 +66,10 @@ func TestWhatIsAnsweredToWhom(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got := s.raw(t, test.request)
-			if got.status != test.status || !strings.Contains(got.body, test.body) {
-				t.Errorf("got %d %s", got.status, got.body)
+			if got.status != test.status {
+				t.Errorf("got.status = %d, want %d: %s", got.status, test.status, got.body)
+			} else if !strings.Contains(got.body, test.body) {
+				t.Errorf("got.body = %q, want %q in it", got.body, test.body)
 			}
 			if strings.Contains(got.body, token) {
 				t.Errorf("the answer has the token: %s", got.body)
@@ -93,8 +95,10 @@ func TestWhatIsAnsweredToWhom(t *testing.T) {
 func TestWithoutATokenWhoeverCallsIsTheLocalUser(t *testing.T) {
 	s := start(t, Config{Dev: true, Metrics: http.HandlerFunc(echo)})
 	for _, path := range []string{"/mcp", "/v1/x", "/metrics"} {
-		if got := s.raw(t, "GET "+path+" "+to+"\n"); got.status != 200 || got.body != "local: " {
-			t.Errorf("%s gives %+v", path, got)
+		if got := s.raw(t, "GET "+path+" "+to+"\n"); got.status != 200 {
+			t.Errorf("%s: got.status = %d, want 200: %+v", path, got.status, got)
+		} else if got.body != "local: " {
+			t.Errorf(`%s: got.body = %q, want "local: ": %+v`, path, got.body, got)
 		}
 	}
 }
@@ -128,8 +132,10 @@ func TestAnErrorOnTheEndpointIsJSONRPC(t *testing.T) {
 		t.Errorf("got.body = %q, want %q", strings.TrimSpace(got.body), want)
 	}
 	got = s.raw(t, "GET /v1/a "+withAuth+"\n")
-	if want := `{"error":{"code":"exhausted","message":"too much","hint":"wait","retryable":true,"retry_after":2}}`; got.status != 429 || strings.TrimSpace(got.body) != want {
-		t.Errorf("got %+v", got)
+	if want := `{"error":{"code":"exhausted","message":"too much","hint":"wait","retryable":true,"retry_after":2}}`; got.status != 429 {
+		t.Errorf("got.status = %d, want 429: %+v", got.status, got)
+	} else if strings.TrimSpace(got.body) != want {
+		t.Errorf("strings.TrimSpace(got.body) = %q, want %q", strings.TrimSpace(got.body), want)
 	}
 	if got := s.raw(t, "GET /healthz "+to+"\n"); got.status != 200 {
 		t.Errorf("health gives %+v", got)
@@ -160,16 +166,20 @@ func TestASignedRequestNeedsNoToken(t *testing.T) {
 			return func() {}, nil
 		}),
 	})
-	if got := s.raw(t, "GET /v1/links/the-secret "+to+"\n"); got.status != 200 || got.body != "nobody: " {
-		t.Errorf("got %+v", got)
+	if got := s.raw(t, "GET /v1/links/the-secret "+to+"\n"); got.status != 200 {
+		t.Errorf("got.status = %d, want 200: %+v", got.status, got)
+	} else if got.body != "anonymous: " {
+		t.Errorf(`got.body = %q, want "anonymous: ": %+v`, got.body, got)
 	}
 	for _, path := range []string{"/v1/a", "/mcp/v1/links/a", "/v1//links/a"} {
 		if got := s.raw(t, "GET "+path+" "+to+"\n"); got.status/100 != 4 {
 			t.Errorf("%s gives %+v", path, got)
 		}
 	}
-	if text := log.String(); strings.Contains(text, "the-secret") || !strings.Contains(text, "/v1/links/…") {
-		t.Errorf("the log is\n%s", text)
+	if text := log.String(); strings.Contains(text, "the-secret") {
+		t.Errorf(`the log is: text = %q, want no "the-secret" in it`, text)
+	} else if !strings.Contains(text, "/v1/links/…") {
+		t.Errorf(`the log is: text = %q, want "/v1/links/…" in it`, text)
 	}
 }
 
@@ -247,8 +257,10 @@ func TestALineOfTheLogForEachRequest(t *testing.T) {
 			t.Errorf("%s is not in %s", want, first)
 		}
 	}
-	if strings.Contains(w.Body.String(), "\x1b") || strings.Contains(w.Body.String(), `\u001b`) {
-		t.Errorf("the answer repeats %s", w.Body)
+	if strings.Contains(w.Body.String(), "\x1b") {
+		t.Errorf("the answer repeats: w.Body.String() = %q, want no %q in it", w.Body.String(), "\x1b")
+	} else if strings.Contains(w.Body.String(), `\u001b`) {
+		t.Errorf("the answer repeats: w.Body.String() = %q, want no %q in it", w.Body.String(), `\u001b`)
 	}
 }
 
@@ -261,8 +273,10 @@ func TestTheContextKnowsTheRequest(t *testing.T) {
 			fmt.Fprint(w, ctx.Value(key{}) == RequestID(ctx), " ", ClientAddr(ctx), " ", BaseURL(ctx))
 		}),
 	})
-	if got := s.raw(t, post("X-Request-Id: mine\nX-Forwarded-For: 1.2.3.4\n", "")); got.body != "true 127.0.0.1 "+s.url || got.header.Get("X-Request-Id") == "mine" {
-		t.Errorf("got %+v", got)
+	if got := s.raw(t, post("X-Request-Id: mine\nX-Forwarded-For: 1.2.3.4\n", "")); got.body != "true 127.0.0.1 "+s.url {
+		t.Errorf("got.body = %q, want %q: %+v", got.body, "true 127.0.0.1 "+s.url, got)
+	} else if got.header.Get("X-Request-Id") == "mine" {
+		t.Errorf("header X-Request-Id = %q, want another: %+v", got.header.Get("X-Request-Id"), got)
 	}
 	switch {
 	case RequestID(t.Context()) != "":
@@ -283,8 +297,10 @@ func TestWhyItIsNotReady(t *testing.T) {
 	if err := json.Unmarshal([]byte(got.body), &h); err != nil {
 		t.Fatal(err)
 	}
-	if got.status != 503 || len(h.Reasons) != 1 {
-		t.Errorf("got %+v", got)
+	if got.status != 503 {
+		t.Errorf("got.status = %d, want 503: %+v", got.status, got)
+	} else if len(h.Reasons) != 1 {
+		t.Errorf("len(h.Reasons) = %d, want 1", len(h.Reasons))
 	}
 	res, err := http.Head(s.url + "/readyz")
 	if err != nil {

@@ -46,7 +46,7 @@ func echo(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), own.status)
 		return
 	}
-	who := "nobody"
+	who := "anonymous"
 	if p := auth.From(r.Context()); p != nil {
 		who = p.Name
 	}
@@ -175,7 +175,7 @@ func TestAnythingButALocalServerWithATokenHasToBeAskedFor(t *testing.T) {
 		message string // empty: it is accepted
 	}{
 		{"the defaults", Config{Verifier: verifier}, ""},
-		{"nobody to say who comes in", Config{}, "an HTTP server needs to know who may come in"},
+		{"nothing to say who comes in", Config{}, "an HTTP server needs to know who may come in"},
 		{"no token on loopback", Config{Dev: true}, ""},
 		{"no token on the IPv6 loopback", Config{Dev: true, Host: "[::1]"}, ""},
 		{"no token for everybody", Config{Dev: true, Host: "0.0.0.0"}, "without a token 0.0.0.0 would let the whole network in"},
@@ -203,8 +203,10 @@ func TestAnythingButALocalServerWithATokenHasToBeAskedFor(t *testing.T) {
 			if err == nil && test.message == "" {
 				return
 			}
-			if err == nil || fault.Of(err).Message != test.message {
-				t.Errorf("it says %v, want %q", err, test.message)
+			if err == nil {
+				t.Error("got no error, want one")
+			} else if fault.Of(err).Message != test.message {
+				t.Errorf("fault.Of(err).Message = %q, want %q", fault.Of(err).Message, test.message)
 			}
 		})
 	}
@@ -213,8 +215,10 @@ func TestAnythingButALocalServerWithATokenHasToBeAskedFor(t *testing.T) {
 func TestAllMistakesAreFoundAtOnce(t *testing.T) {
 	_, err := New(Config{Path: "x", TrustedProxies: []string{"a", "b"}, Origins: []string{"c"}, AllowedHosts: []string{"/"}, CertFile: "d"})
 	for _, want := range []string{`"x"`, `"a"`, `"b"`, `"c"`, `"/"`, "certificate", "who may come in"} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s is not in %v", want, err)
+		if err == nil {
+			t.Error("got no error, want one")
+		} else if !strings.Contains(err.Error(), want) {
+			t.Errorf("got error %q, want %q in it", err.Error(), want)
 		}
 	}
 }

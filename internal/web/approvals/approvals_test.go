@@ -64,21 +64,25 @@ var (
 // Attack 81: who runs programs cannot allow their calls, unless a token says so by name.
 func TestOnlyTokensWithTheScopeDecide(t *testing.T) {
 	a := newAPI(t)
-	for name, who := range map[string]*auth.Principal{"a token of all tools": runner, "an issuer's without the scope": ann, "the local user's": local, "nobody": nil} {
+	for name, who := range map[string]*auth.Principal{"a token of all tools": runner, "an issuer's without the scope": ann, "the local user's": local, "no principal": nil} {
 		id := a.ids["local"]
 		if who != nil {
 			id = a.ids[who.ID]
 		}
 		for _, request := range [][2]string{{"GET", ""}, {"GET", "/" + id}, {"POST", "/" + id + "/grant"}, {"POST", "/" + id + "/deny"}, {"DELETE", "/" + id}} {
-			if status, body := a.do(who, request[0], request[1], ""); status != http.StatusForbidden || strings.Contains(body, "mail") {
-				t.Errorf("%s: %v gives %d, %s", name, request, status, body)
+			if status, body := a.do(who, request[0], request[1], ""); status != http.StatusForbidden {
+				t.Errorf("%s: %v: status = %d, want %d: %s", name, request, status, http.StatusForbidden, body)
+			} else if strings.Contains(body, "mail") {
+				t.Errorf(`%s: %v: body = %q, want no "mail" in it`, name, request, body)
 			}
 		}
 	}
 	all, err := a.store.All()
 	for _, one := range all {
-		if err != nil || one.State != approval.Pending {
-			t.Errorf("it is %v, %v", one.State, err)
+		if err != nil {
+			t.Errorf("got error %v, want none", err)
+		} else if one.State != approval.Pending {
+			t.Errorf("one.State = %q, want %q", one.State, approval.Pending)
 		}
 	}
 }
@@ -134,8 +138,10 @@ func TestApprovalsAreListedShownAndDecided(t *testing.T) {
 	if status, body := a.do(boss, "POST", "/"+a.ids["local"]+"/deny", ``); status != 409 {
 		t.Errorf("a second decision gives %d, %s", status, body)
 	}
-	if status, body := a.do(lead, "POST", "/"+a.ids["oauth:ann"]+"/deny", ``); status != 200 || !strings.Contains(body, `"state":"denied"`) {
-		t.Errorf("denying gives %d, %s", status, body)
+	if status, body := a.do(lead, "POST", "/"+a.ids["oauth:ann"]+"/deny", ``); status != 200 {
+		t.Errorf("denying: status = %d, want 200: %s", status, body)
+	} else if !strings.Contains(body, `"state":"denied"`) {
+		t.Errorf("denying: body = %q, want %q in it", body, `"state":"denied"`)
 	}
 	if _, body := a.do(boss, "GET", "?state=denied", ""); strings.Count(body, `"id"`) != 1 {
 		t.Errorf("denied are %s", body)
@@ -159,11 +165,15 @@ func TestRequestsThatMakeNoSense(t *testing.T) {
 		{"POST", id + "/grant", "{", 400}, {"POST", id + "/grant", `{"reason":1}`, 400}, {"POST", id + "/grant", `{"Grant":true}`, 400},
 		{"POST", id + "/grant", `{"reason":"` + strings.Repeat("a", 20<<10) + `"}`, 400},
 	} {
-		if status, body := a.do(boss, test.method, test.path, test.body); status != test.status || !strings.Contains(body, `"error"`) {
-			t.Errorf("%s %s: %d, %s", test.method, test.path, status, body)
+		if status, body := a.do(boss, test.method, test.path, test.body); status != test.status {
+			t.Errorf("%s %s: status = %d, want %d: %s", test.method, test.path, status, test.status, body)
+		} else if !strings.Contains(body, `"error"`) {
+			t.Errorf("%s %s: body = %q, want %q in it", test.method, test.path, body, `"error"`)
 		}
 	}
-	if one, err := a.store.Get("local", a.ids["local"]); err != nil || one.State != approval.Pending {
-		t.Errorf("it is %v, %v", one.State, err)
+	if one, err := a.store.Get("local", a.ids["local"]); err != nil {
+		t.Errorf("got error %v, want none", err)
+	} else if one.State != approval.Pending {
+		t.Errorf("one.State = %q, want %q", one.State, approval.Pending)
 	}
 }

@@ -166,8 +166,10 @@ func TestAFileComesBackAsItWasSent(t *testing.T) {
 	case got.head.Get("Content-Length") != "5":
 		t.Errorf(`header Content-Length = %q, want "5"`, got.head.Get("Content-Length"))
 	}
-	if got := s.want(s.do("HEAD", "/v1/sessions/s/files/a/b%20c.txt", nil), 200, ""); got.body != "" || got.head.Get("Content-Length") != "5" {
-		t.Errorf("got %+v", got)
+	if got := s.want(s.do("HEAD", "/v1/sessions/s/files/a/b%20c.txt", nil), 200, ""); got.body != "" {
+		t.Errorf(`got.body = %q, want "": %+v`, got.body, got)
+	} else if got.head.Get("Content-Length") != "5" {
+		t.Errorf(`header Content-Length = %q, want "5": %+v`, got.head.Get("Content-Length"), got)
 	}
 	if again := s.want(s.put("a/b%20c.txt", "other"), 200, ""); again.head.Get("ETag") == e.ETag {
 		t.Error("another content has the same tag")
@@ -214,16 +216,22 @@ func TestRanges(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := s.do("GET", path, nil, c.headers...)
-			if got.status != c.status || c.body != "" && got.body != c.body {
-				t.Errorf("got %d %q, want %d %q", got.status, got.body, c.status, c.body)
+			if got.status != c.status {
+				t.Errorf("got.status = %d, want %d: %q", got.status, c.status, got.body)
+			}
+			if c.body != "" && got.body != c.body {
+				t.Errorf("got.body = %q, want %q", got.body, c.body)
 			}
 			if c.status >= 400 {
 				got.fault(t)
 			}
 		})
 	}
-	if got := s.do("GET", path, nil, "Range", "bytes=0-0,9-9"); got.status != 206 || !strings.HasPrefix(got.head.Get("Content-Type"), "multipart/byteranges") {
-		t.Errorf("two parts: %+v", got)
+	if got := s.do("GET", path, nil, "Range", "bytes=0-0,9-9"); got.status != 206 {
+		t.Errorf("two parts: got.status = %d, want 206: %+v", got.status, got)
+	} else if !strings.HasPrefix(got.head.Get("Content-Type"), "multipart/byteranges") {
+		t.Errorf(`two parts: header Content-Type = %q, want it to begin with "multipart/byteranges"`,
+			got.head.Get("Content-Type"))
 	}
 }
 
@@ -288,8 +296,10 @@ func TestALargeFileMovesWithLittleMemory(t *testing.T) {
 	}
 	n, err := io.Copy(io.Discard, resp.Body)
 	resp.Body.Close()
-	if n != size || err != nil {
-		t.Errorf("%d bytes came back, %v", n, err)
+	if err != nil {
+		t.Errorf("got error %v, want none", err)
+	} else if n != size {
+		t.Errorf("n = %d, want %d", n, size)
 	}
 	runtime.ReadMemStats(&after)
 	if grown := after.TotalAlloc - before.TotalAlloc; grown > 4<<20 {
@@ -382,8 +392,11 @@ func TestNoPathLeavesTheWorkspace(t *testing.T) {
 		t.Fatal(err)
 	}
 	found, err := filepath.Glob(filepath.Join(s.state, "owners", "*", "s", "workspace", "real"))
-	if err != nil || len(found) != 1 {
-		t.Fatalf("%v, %v", found, err)
+	if err != nil {
+		t.Fatalf("got error %v, want none", err)
+	}
+	if len(found) != 1 {
+		t.Fatalf("len(found) = %d, want 1: %q", len(found), found)
 	}
 	if err := os.Symlink(outside, filepath.Join(filepath.Dir(found[0]), "link")); err != nil {
 		t.Skip("no links can be made here")
@@ -400,14 +413,18 @@ func TestNoPathLeavesTheWorkspace(t *testing.T) {
 				continue // the link itself is replaced, or removed
 			}
 			got := s.do(method, "/v1/sessions/s/files/"+path, strings.NewReader("mine"))
-			if got.status < 400 || strings.Contains(got.body, "secret") {
-				t.Errorf("%s %s: %d %s", method, path, got.status, got.body)
+			if got.status < 400 {
+				t.Errorf("%s %s: got.status = %d, want at least 400: %s", method, path, got.status, got.body)
+			} else if strings.Contains(got.body, "secret") {
+				t.Errorf(`%s %s: got.body = %q, want no "secret" in it`, method, path, got.body)
 			}
 		}
 	}
 	s.want(s.put("link", "mine"), 200, "")
-	if data, err := os.ReadFile(outside); err != nil || string(data) != "secret" {
-		t.Errorf("outside has %q, %v", data, err)
+	if data, err := os.ReadFile(outside); err != nil {
+		t.Errorf("outside: got error %v, want none", err)
+	} else if string(data) != "secret" {
+		t.Errorf(`outside: data = %q, want "secret"`, string(data))
 	}
 }
 
@@ -419,11 +436,13 @@ func TestSomebodyElsesSessionIsLikeNone(t *testing.T) {
 		{"POST", "links", `{"path":"f"}`},
 	} {
 		theirs := s.do(c.method, "/v1/sessions/s/"+c.path, strings.NewReader(c.body), "X-Principal", "mallory", "Content-Type", "application/json")
-		none := s.do(c.method, "/v1/sessions/s/"+c.path, strings.NewReader(c.body), "X-Principal", "nobody", "Content-Type", "application/json")
+		none := s.do(c.method, "/v1/sessions/s/"+c.path, strings.NewReader(c.body), "X-Principal", "stranger", "Content-Type", "application/json")
 		theirs.head.Del("Date")
 		none.head.Del("Date")
-		if theirs.status != 404 || fmt.Sprint(theirs) != fmt.Sprint(none) {
-			t.Errorf("%s %s: %+v, and without the session %+v", c.method, c.path, theirs, none)
+		if theirs.status != 404 {
+			t.Errorf("%s %s: theirs.status = %d, want 404: %+v", c.method, c.path, theirs.status, theirs)
+		} else if fmt.Sprint(theirs) != fmt.Sprint(none) {
+			t.Errorf("%s %s: fmt.Sprint(theirs) = %q, want %q", c.method, c.path, fmt.Sprint(theirs), fmt.Sprint(none))
 		}
 	}
 	s.want(s.do("GET", "/v1/sessions/s/files/f", nil, "X-Principal", ""), 403, fault.Denied)
@@ -489,8 +508,11 @@ func TestDispositions(t *testing.T) {
 	s := serve(t, nil)
 	s.want(s.put("line%0D%0AX-Evil:%201%22.txt", "x"), 201, "")
 	got := s.want(s.do("GET", "/v1/sessions/s/files/line%0D%0AX-Evil:%201%22.txt", nil), 200, "")
-	if got.head.Get("X-Evil") != "" || !strings.Contains(got.head.Get("Content-Disposition"), "%0D%0A") {
-		t.Errorf("the headers are %v", got.head)
+	if got.head.Get("X-Evil") != "" {
+		t.Errorf(`the headers: header X-Evil = %q, want "": %v`, got.head.Get("X-Evil"), got.head)
+	} else if !strings.Contains(got.head.Get("Content-Disposition"), "%0D%0A") {
+		t.Errorf("the headers: header Content-Disposition = %q, want %q in it",
+			got.head.Get("Content-Disposition"), "%0D%0A")
 	}
 }
 

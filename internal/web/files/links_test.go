@@ -32,7 +32,7 @@ func (s *server) link(body string) Link {
 	return l
 }
 
-// anyone follows a link, as nobody in particular.
+// anyone follows a link, without being a principal.
 func (s *server) anyone(method, url, body string) answered {
 	s.Helper()
 	return s.do(method, url, strings.NewReader(body), "X-Principal", "")
@@ -152,8 +152,10 @@ func TestWhatIsWrongWithALinkIsNotTold(t *testing.T) {
 		if refused == "" {
 			refused = got.body
 		}
-		if got.status != 403 || got.body != refused {
-			t.Errorf("%s: %d %s", name, got.status, got.body)
+		if got.status != 403 {
+			t.Errorf("%s: got.status = %d, want 403: %s", name, got.status, got.body)
+		} else if got.body != refused {
+			t.Errorf("%s: got.body = %q, want %q", name, got.body, refused)
 		}
 	}
 	s.want(s.anyone("GET", linksPath+token, ""), 200, "")
@@ -237,7 +239,7 @@ func TestLinksThatAreNotMade(t *testing.T) {
 		"too much": `{"path":"` + strings.Repeat("x", maxLinkRequest) + `"}`,
 	} {
 		if got := s.do("POST", "/v1/sessions/s/links", strings.NewReader(body), "Content-Type", "application/json"); got.status < 400 || got.status > 403 {
-			t.Errorf("%s: %d %s", name, got.status, got.body)
+			t.Errorf("%s: %d %s, want from 400 to 403", name, got.status, got.body)
 		}
 	}
 	s.want(s.do("POST", "/v1/sessions/s/links", strings.NewReader(`{"path":"f"}`), "Content-Type", "text/plain"), 415, fault.Invalid)
@@ -247,8 +249,10 @@ func TestALinkOutlivesNeitherItsMakerNorItsSession(t *testing.T) {
 	s := serve(t, nil)
 	got := s.want(s.do("POST", "/v1/sessions/s/links", strings.NewReader(`{"path":"f","ttl_seconds":3600}`), "Content-Type", "application/json", "X-Principal", "brief"), 201, "")
 	var l Link
-	if err := json.Unmarshal([]byte(got.body), &l); err != nil || time.Until(l.Expires) > time.Minute {
-		t.Errorf("the link is %s, %v", got.body, err)
+	if err := json.Unmarshal([]byte(got.body), &l); err != nil {
+		t.Errorf("the link %s: got error %v, want none", got.body, err)
+	} else if time.Until(l.Expires) > time.Minute {
+		t.Errorf("the link: time.Until(l.Expires) = %v, want at most %v", time.Until(l.Expires), time.Minute)
 	}
 	s.put("f", "x")
 	mine := s.link(`{"path":"f"}`)
@@ -295,8 +299,10 @@ func TestALinkOfARevokedTokenIsRefused(t *testing.T) {
 	s.put("f", "x")
 	l := s.link(`{"path":"f"}`)
 	alive = fault.New(fault.Denied, "the token was revoked")
-	if got := s.want(s.anyone("GET", l.URL, ""), 403, fault.Denied); asked != "alice" || strings.Contains(got.body, "revoked") {
-		t.Errorf("asked was about %q, and answered %s", asked, got.body)
+	if got := s.want(s.anyone("GET", l.URL, ""), 403, fault.Denied); asked != "alice" {
+		t.Errorf(`asked = %q, want "alice"`, asked)
+	} else if strings.Contains(got.body, "revoked") {
+		t.Errorf(`got.body = %q, want no "revoked" in it`, got.body)
 	}
 	alive = fault.New(fault.Unavailable, "the tokens cannot be read")
 	s.want(s.anyone("GET", l.URL, ""), 503, fault.Unavailable)
@@ -333,8 +339,10 @@ func TestATokenThatDoesNotReachFilesIsAnsweredByWhoKnowsIt(t *testing.T) {
 		}}
 	})
 	ask := func() answered { return s.do("GET", "/v1/sessions/s/files/f", nil, "X-Principal", "no files") }
-	if got := ask(); got.status != http.StatusTeapot || strings.TrimSpace(got.body) != toolSet {
-		t.Errorf("got %+v", got)
+	if got := ask(); got.status != http.StatusTeapot {
+		t.Errorf("got.status = %d, want %d: %+v", got.status, http.StatusTeapot, got)
+	} else if strings.TrimSpace(got.body) != toolSet {
+		t.Errorf("strings.TrimSpace(got.body) = %q, want %q", strings.TrimSpace(got.body), toolSet)
 	}
 	known = false
 	s.want(ask(), 403, fault.Denied)
@@ -375,8 +383,10 @@ func TestALinkCountsForItsOwner(t *testing.T) {
 	s.put("f", "x")
 	l := s.link(`{"path":"f"}`)
 	got := s.want(s.anyone("GET", l.URL, ""), 429, fault.Exhausted)
-	if asked != "alice" || got.head.Get("Retry-After") != "2" {
-		t.Errorf("asked for %q, to be tried again after %q", asked, got.head.Get("Retry-After"))
+	if asked != "alice" {
+		t.Errorf(`asked = %q, want "alice"`, asked)
+	} else if got.head.Get("Retry-After") != "2" {
+		t.Errorf(`header Retry-After = %q, want "2"`, got.head.Get("Retry-After"))
 	}
 }
 
@@ -396,22 +406,30 @@ func TestTheKeyIsItsUsersAloneAndMadeOnce(t *testing.T) {
 	}
 	all.Wait()
 	for _, key := range keys {
-		if len(key) != keyBytes || key != keys[0] {
-			t.Error("there are several keys")
+		if len(key) != keyBytes {
+			t.Errorf("there are several keys: len(key) = %d, want %d", len(key), keyBytes)
+		} else if key != keys[0] {
+			t.Error("there are several keys: got another than the first")
 		}
 	}
 	info, err := os.Stat(filepath.Join(state, keyFile))
-	if err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
-		t.Errorf("the key's mode is %v, %v", info.Mode(), err)
+	if err != nil {
+		t.Errorf("the key's mode: got error %v, want none", err)
+	} else if runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
+		t.Errorf("the key's mode is %v, want -rw-------", info.Mode())
 	}
 	entries, err := os.ReadDir(state)
-	if err != nil || len(entries) != 2 {
-		t.Errorf("the folder has %v, %v", entries, err)
+	if err != nil {
+		t.Errorf("the folder: got error %v, want none", err)
+	} else if len(entries) != 2 {
+		t.Errorf("the folder: len(entries) = %d, want 2: %+v", len(entries), entries)
 	}
 	if err := os.WriteFile(filepath.Join(state, keyFile), []byte("short"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := OpenLinks(state); fault.KindOf(err) != fault.Unavailable || !strings.Contains(fault.Of(err).Hint, "remove") {
-		t.Errorf("a broken key: %v", err)
+	if _, err := OpenLinks(state); fault.KindOf(err) != fault.Unavailable {
+		t.Errorf("a broken key: got an error of the kind %q, want %q: %v", fault.KindOf(err), fault.Unavailable, err)
+	} else if !strings.Contains(fault.Of(err).Hint, "remove") {
+		t.Errorf(`a broken key: fault.Of(err).Hint = %q, want "remove" in it`, fault.Of(err).Hint)
 	}
 }

@@ -33,11 +33,15 @@ func TestASessionStaysAwakeWhileAFileMoves(t *testing.T) {
 		if err := sleep(); err != nil {
 			t.Fatalf("before %s: %v", path, err)
 		}
-		if info, err := s.sessions.Info("alice", "s"); err != nil || info.State != session.Asleep {
-			t.Errorf("asleep it is %v, %v", info.State, err)
+		if info, err := s.sessions.Info("alice", "s"); err != nil {
+			t.Errorf("asleep: got error %v, want none", err)
+		} else if info.State != session.Asleep {
+			t.Errorf("asleep: info.State = %q, want %q", info.State, session.Asleep)
 		}
-		if a := s.do(http.MethodGet, "/v1/sessions/s/"+path, nil); a.status != http.StatusOK || !strings.Contains(a.body, want) {
-			t.Errorf("%s of a session asleep is %d %.100s", path, a.status, a.body)
+		if a := s.do(http.MethodGet, "/v1/sessions/s/"+path, nil); a.status != http.StatusOK {
+			t.Errorf("%s of a session asleep: a.status = %d, want %d: %.100s", path, a.status, http.StatusOK, a.body)
+		} else if !strings.Contains(a.body, want) {
+			t.Errorf("%s of a session asleep: a.body = %.100s, want %q in it", path, a.body, want)
 		}
 	}
 	// What is refused holds nothing either.

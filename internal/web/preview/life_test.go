@@ -24,15 +24,26 @@ func TestAPreviewEndsWithItsTimeItsSessionAndWhenItIsRevoked(t *testing.T) {
 	h := open(t, dir, nil)
 	h.program(t, 8000, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "program") })
 	id := h.session(t, ann)
-	closed := func(name string, c *http.Client, made preview.Shown, at string) {
-		t.Helper()
-		if got := do(t, c, "GET", at, ""); got.status != 403 {
-			t.Errorf("%s it says %d %s", name, got.status, got.body)
-		}
-		if got := do(t, h.browser(t), "GET", made.URL, ""); got.status != 403 {
-			t.Errorf("%s its link says %d %s", name, got.status, got.body)
-		}
+	revokesAPreview(t, h, id)
+	endsASession(t, h, id)
+	makesASessionAgain(t, h, dir)
+	forgesAPreview(t, h, dir)
+}
+
+// wantClosed checks that neither who is in a preview nor who has its link reaches the program.
+func wantClosed(t *testing.T, h *fixture, name string, c *http.Client, made preview.Shown, at string) {
+	t.Helper()
+	if got := do(t, c, "GET", at, ""); got.status != 403 {
+		t.Errorf("%s: the status is %d, want 403: %s", name, got.status, got.body)
 	}
+	if got := do(t, h.browser(t), "GET", made.URL, ""); got.status != 403 {
+		t.Errorf("%s: the link's status is %d, want 403: %s", name, got.status, got.body)
+	}
+}
+
+// revokesAPreview checks that its owner revokes a preview, and no one else does.
+func revokesAPreview(t *testing.T, h *fixture, id session.ID) {
+	t.Helper()
 	c, made, at := h.enter(t, id, 8000)
 	one := h.base + "/api/v1/sessions/" + string(id) + "/previews/" + made.ID
 	if got := do(t, http.DefaultClient, "DELETE", one, "", "Authorization", "Bearer "+bobToken); got.status != 404 {
@@ -41,54 +52,67 @@ func TestAPreviewEndsWithItsTimeItsSessionAndWhenItIsRevoked(t *testing.T) {
 	if got := do(t, c, "GET", at, ""); got.body != "program" {
 		t.Fatalf("it says %d %s", got.status, got.body)
 	}
-	if got := do(t, http.DefaultClient, "DELETE", one, "", "Authorization", "Bearer "+annToken); got.status != 200 || !strings.Contains(got.body, made.ID) {
-		t.Errorf("revoking says %d %s", got.status, got.body)
+	if got := do(t, http.DefaultClient, "DELETE", one, "", "Authorization", "Bearer "+annToken); got.status != 200 {
+		t.Errorf("revoking: got.status = %d, want 200: %s", got.status, got.body)
+	} else if !strings.Contains(got.body, made.ID) {
+		t.Errorf("revoking: got.body = %q, want %q in it", got.body, made.ID)
 	}
-	closed("revoked", c, made, at)
+	wantClosed(t, h, "revoked", c, made, at)
+}
 
-	c, made, at = h.enter(t, id, 8000)
+// endsASession checks that a preview ends with its session, of which a fork has none.
+func endsASession(t *testing.T, h *fixture, id session.ID) {
+	t.Helper()
+	c, made, at := h.enter(t, id, 8000)
 	forks, err := h.sessions.Fork(t.Context(), ann, id, "", 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if all, err := h.store.List(ann, forks[0].ID); err != nil || len(all) != 0 {
-		t.Errorf("a fork has %v, %v", all, err)
+	if all, err := h.store.List(ann, forks[0].ID); err != nil {
+		t.Errorf("a fork: got error %v, want none", err)
+	} else if len(all) != 0 {
+		t.Errorf("a fork: len(all) = %d, want none: %+v", len(all), all)
 	}
 	if err := h.sessions.Destroy(t.Context(), ann, id); err != nil {
 		t.Fatal(err)
 	}
-	closed("without its session", c, made, at)
+	wantClosed(t, h, "without its session", c, made, at)
+}
 
-	// A session of the same id is another one, also where the file was put back.
+// makesASessionAgain checks that a session of the same id is another one, also where the
+// preview's file was put back.
+func makesASessionAgain(t *testing.T, h *fixture, dir string) {
+	t.Helper()
 	name := session.ID("again")
-	for again := range 2 {
+	create := func() {
 		if _, err := h.sessions.Create(t.Context(), ann, name, session.Settings{}); err != nil {
 			t.Fatal(err)
 		}
 		if err := h.sessions.Boot(t.Context(), ann, name); err != nil {
 			t.Fatal(err)
 		}
-		if again > 0 {
-			closed("with another session of its id", c, made, at)
-			break
-		}
-		c, made, at = h.enter(t, name, 8000)
-		file := filepath.Join(dir, "previews", made.ID+".json")
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := h.sessions.Destroy(t.Context(), ann, name); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
 	}
+	create()
+	c, made, at := h.enter(t, name, 8000)
+	file := filepath.Join(dir, "previews", made.ID+".json")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.sessions.Destroy(t.Context(), ann, name); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	create()
+	wantClosed(t, h, "with another session of its id", c, made, at)
+}
 
-	// What a file says is nothing without its signature.
-	id = h.session(t, ann)
-	c, made, at = h.enter(t, id, 8000)
+// forgesAPreview checks that what a preview's file says is nothing without its signature.
+func forgesAPreview(t *testing.T, h *fixture, dir string) {
+	t.Helper()
+	c, made, at := h.enter(t, h.session(t, ann), 8000)
 	file := filepath.Join(dir, "previews", made.ID+".json")
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -98,7 +122,7 @@ func TestAPreviewEndsWithItsTimeItsSessionAndWhenItIsRevoked(t *testing.T) {
 		if err := os.WriteFile(file, []byte(strings.Replace(string(text), from, to, 1)), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		closed("with another "+from, c, made, at)
+		wantClosed(t, h, "with another "+from, c, made, at)
 	}
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		t.Fatal(err)
@@ -128,8 +152,10 @@ func TestAPreviewExpires(t *testing.T) {
 	if got := do(t, c, "GET", strings.Split(made.URL, "/.paddock/")[0], ""); got.status != 403 {
 		t.Errorf("then it says %d %s", got.status, got.body)
 	}
-	if all, err := h.store.List(ann, id); err != nil || len(all) != 0 {
-		t.Errorf("there are %v, %v", all, err)
+	if all, err := h.store.List(ann, id); err != nil {
+		t.Errorf("got error %v, want none", err)
+	} else if len(all) != 0 {
+		t.Errorf("len(all) = %d, want none: %+v", len(all), all)
 	}
 }
 
@@ -167,14 +193,18 @@ func TestASessionThatSleepsIsWokenIfItsMachineWasSaved(t *testing.T) {
 	if err := h.sessions.Sleep(ann, id); err != nil {
 		t.Fatal(err)
 	}
-	if got := do(t, c, "GET", at, ""); got.body != "program" || state() != session.Live {
-		t.Errorf("asleep it says %d %s, and is %s", got.status, got.body, state())
+	if got := do(t, c, "GET", at, ""); got.body != "program" {
+		t.Errorf(`asleep: got.body = %q, want "program"`, got.body)
+	} else if state() != session.Live {
+		t.Errorf("asleep: state() = %q, want %q", state(), session.Live)
 	}
 	if err := h.sessions.Halt(t.Context(), ann, id); err != nil {
 		t.Fatal(err)
 	}
-	if got := do(t, c, "GET", at, ""); got.status != 503 || !strings.Contains(got.body, "is stopped") {
-		t.Errorf("stopped it says %d %s", got.status, got.body)
+	if got := do(t, c, "GET", at, ""); got.status != 503 {
+		t.Errorf("stopped: got.status = %d, want 503: %s", got.status, got.body)
+	} else if !strings.Contains(got.body, "is stopped") {
+		t.Errorf(`stopped: got.body = %q, want "is stopped" in it`, got.body)
 	}
 	if err := h.sessions.Boot(t.Context(), ann, id); err != nil {
 		t.Fatal(err)
@@ -182,11 +212,11 @@ func TestASessionThatSleepsIsWokenIfItsMachineWasSaved(t *testing.T) {
 	h.backend.serves(8000, "")
 	switch got := do(t, c, "GET", at, "", "Accept", "text/html"); {
 	case got.status != 502:
-		t.Errorf("where nobody listens: got.status = %v, want 502: %s", got.status, got.body)
+		t.Errorf("where no program listens: got.status = %v, want 502: %s", got.status, got.body)
 	case !strings.Contains(got.body, "listens at port 8000"):
-		t.Errorf(`where nobody listens: got.body = %q, want "listens at port 8000" in it`, got.body)
+		t.Errorf(`where no program listens: got.body = %q, want "listens at port 8000" in it`, got.body)
 	case !strings.Contains(got.body, "start a program there"):
-		t.Errorf(`where nobody listens: got.body = %q, want "start a program there" in it`, got.body)
+		t.Errorf(`where no program listens: got.body = %q, want "start a program there" in it`, got.body)
 	}
 	if _, err := h.sessions.Reset(t.Context(), ann, id); err != nil {
 		t.Fatal(err)
@@ -218,7 +248,7 @@ func TestWhoMayMakeWhichPreviews(t *testing.T) {
 	}{
 		"another owner's":            {bobToken, id, `{"port":8000}`, 404, "there is no session"},
 		"a token for files":          {filesToken, id, `{"port":8000}`, 403, "not good for previews"},
-		"nobody's token":             {"wrong-token-0123456789", id, `{"port":8000}`, 401, ""},
+		"an unknown token":           {"wrong-token-0123456789", id, `{"port":8000}`, 401, ""},
 		"a session in WebAssembly":   {annToken, guest.ID, `{"port":8000}`, 501, "listen at no ports"},
 		"no port":                    {annToken, id, `{}`, 400, "a port lies between"},
 		"too large a port":           {annToken, id, `{"port":65536}`, 400, "not what is expected"},
@@ -233,8 +263,10 @@ func TestWhoMayMakeWhichPreviews(t *testing.T) {
 		"what is not a session's id": {annToken, "..%2Fx", `{"port":1}`, 400, "a session id has"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, got := h.make(t, test.token, test.id, test.ask); got.status != test.status || !strings.Contains(got.body, test.says) {
-				t.Errorf("it says %d %s", got.status, got.body)
+			if _, got := h.make(t, test.token, test.id, test.ask); got.status != test.status {
+				t.Errorf("got.status = %d, want %d: %s", got.status, test.status, got.body)
+			} else if !strings.Contains(got.body, test.says) {
+				t.Errorf("got.body = %q, want %q in it", got.body, test.says)
 			}
 		})
 	}
@@ -244,8 +276,10 @@ func TestWhoMayMakeWhichPreviews(t *testing.T) {
 		}
 	}
 	list := h.base + "/api/v1/sessions/" + string(id) + "/previews"
-	if got := do(t, http.DefaultClient, "GET", list, "", "Authorization", "Bearer "+annToken); strings.Count(got.body, `"preview_id"`) != 3 || strings.Contains(got.body, "open/") {
-		t.Errorf("there are %s", got.body)
+	if got := do(t, http.DefaultClient, "GET", list, "", "Authorization", "Bearer "+annToken); strings.Count(got.body, `"preview_id"`) != 3 {
+		t.Errorf("got %d previews, want 3: %s", strings.Count(got.body, `"preview_id"`), got.body)
+	} else if strings.Contains(got.body, "open/") {
+		t.Errorf(`got.body = %q, want no "open/" in it`, got.body)
 	}
 	if got := do(t, http.DefaultClient, "GET", list, "", "Authorization", "Bearer "+bobToken); got.status != 404 {
 		t.Errorf("somebody else is told %d %s", got.status, got.body)
@@ -311,8 +345,10 @@ func TestOverTLSTheCookieIsThisHostsAlone(t *testing.T) {
 		t.Errorf(`the program sees: got.body = %q, want "X-Forwarded-For: 192.0.2.7" in it`, got.body)
 	}
 	plain := strings.Repeat("paddock-preview=x; ", 17) // which pages of sibling hosts can set
-	if got := do(t, c, "GET", h.base+"/", "", append(forwarded, "Cookie", plain+value)...); got.status != 200 || strings.Contains(got.body, "paddock-preview") {
-		t.Errorf("beside cookies of siblings it says %d %s", got.status, got.body)
+	if got := do(t, c, "GET", h.base+"/", "", append(forwarded, "Cookie", plain+value)...); got.status != 200 {
+		t.Errorf("beside cookies of siblings: got.status = %d, want 200: %s", got.status, got.body)
+	} else if strings.Contains(got.body, "paddock-preview") {
+		t.Errorf(`beside cookies of siblings: got.body = %q, want no "paddock-preview" in it`, got.body)
 	}
 	if got := do(t, c, "GET", h.base+"/", "", append(forwarded, "Cookie", strings.TrimPrefix(value, "__Host-"))...); got.status != 403 {
 		t.Errorf("with a cookie that a sibling can set it says %d %s", got.status, got.body)
@@ -325,8 +361,10 @@ func TestOverTLSTheCookieIsThisHostsAlone(t *testing.T) {
 func TestADomainOfPreviewsIsForNothingElse(t *testing.T) {
 	for _, domain := range []string{"paddock.example.com", "example.com", "localhost", "127.0.0.1", "a..example", "-a.example", "a.example:80", "*.example.com", "exa mple.com"} {
 		_, err := web.New(web.Config{Dev: true, PublicURL: "https://paddock.example.com", PreviewDomain: domain})
-		if f := fault.Of(err); fault.KindOf(err) != fault.Invalid || !strings.Contains(f.Hint, "preview_domain") {
-			t.Errorf("%s: %v", domain, err)
+		if f := fault.Of(err); fault.KindOf(err) != fault.Invalid {
+			t.Errorf("%s: got an error of the kind %q, want %q: %v", domain, fault.KindOf(err), fault.Invalid, err)
+		} else if !strings.Contains(f.Hint, "preview_domain") {
+			t.Errorf(`%s: f.Hint = %q, want "preview_domain" in it`, domain, f.Hint)
 		}
 	}
 	if _, err := web.New(web.Config{Dev: true, PublicURL: "https://paddock.example.com", PreviewDomain: "previews.example.com"}); err != nil {

@@ -40,14 +40,18 @@ func TestPreviewsOfOneOwnerLeaveRoomToOthers(t *testing.T) {
 			t.Errorf("the %d. owner: error %v, want kind %v", k, err, fault.Exhausted)
 		}
 	}
-	if n, err := fill("another"); n != 0 || !errors.Is(err, errCrowded) {
-		t.Errorf("when all are taken another owner has %d, then %v", n, err)
+	if n, err := fill("another"); n != 0 {
+		t.Errorf("when all are taken another owner: n = %d, want 0", n)
+	} else if !errors.Is(err, errCrowded) {
+		t.Errorf("when all are taken another owner: got error %v, want %+v", err, errCrowded)
 	}
 	for _, leave := range leaving {
 		leave()
 	}
-	if len(all.owners) != 0 || all.total != 0 {
-		t.Errorf("of those that ended %v are counted, %d together", all.owners, all.total)
+	if len(all.owners) != 0 {
+		t.Errorf("of those: len(all.owners) = %d, want none: %+v", len(all.owners), all.owners)
+	} else if all.total != 0 {
+		t.Errorf("of those: all.total = %d, want 0", all.total)
 	}
 	if n, _ := fill("another"); n != ofOwner*atOnce {
 		t.Errorf("then another one has %d", n)

@@ -48,12 +48,17 @@ func TestALinkOpensWhatAProgramServes(t *testing.T) {
 		return nil
 	}
 	got = do(t, c, "GET", made.URL, "")
-	if !strings.Contains(got.body, "GET /start?a=1 host="+made.ID+".localhost:"+h.port) || strings.Contains(got.body, "Referer") {
-		t.Errorf("the program says %d %s", got.status, got.body)
+	if !strings.Contains(got.body, "GET /start?a=1 host="+made.ID+".localhost:"+h.port) {
+		t.Errorf("the program: got.body = %q, want %q in it",
+			got.body, "GET /start?a=1 host="+made.ID+".localhost:"+h.port)
+	} else if strings.Contains(got.body, "Referer") {
+		t.Errorf(`the program: got.body = %q, want no "Referer" in it`, got.body)
 	}
 	for _, want := range []string{"paddock-preview=", "Path=/", "Max-Age=", "HttpOnly", "SameSite=Lax"} {
-		if !strings.Contains(cookie, want) || strings.Contains(cookie, "Domain") {
-			t.Errorf("the cookie is %s", cookie)
+		if !strings.Contains(cookie, want) {
+			t.Errorf("the cookie: cookie = %q, want %q in it", cookie, want)
+		} else if strings.Contains(cookie, "Domain") {
+			t.Errorf(`the cookie: cookie = %q, want no "Domain" in it`, cookie)
 		}
 	}
 	at := "http://" + made.ID + ".localhost:" + h.port
@@ -109,7 +114,7 @@ func TestNothingReachesASessionWithoutWhatLetsIn(t *testing.T) {
 		"a link of another preview":       {at + "/.paddock/open/" + signature(other), ""},
 		"a link of another owner's":       {at + "/.paddock/open/" + signature(theirs), ""},
 		"no signature":                    {at + "/.paddock/open/", ""},
-		"an id that is nobody's":          {"http://aaaaaaaaaaaaaaaaaaaaaaaaaa.localhost/", "paddock-preview=" + mine},
+		"an id that no preview has":       {"http://aaaaaaaaaaaaaaaaaaaaaaaaaa.localhost/", "paddock-preview=" + mine},
 		"a session of another in its id":  {"http://" + string(id) + ".localhost/", "paddock-preview=" + mine},
 		"what belongs to paddock's pages": {at + "/.paddock/", ""},
 	} {
@@ -135,8 +140,10 @@ func TestNothingReachesASessionWithoutWhatLetsIn(t *testing.T) {
 	if got := do(t, stranger, "GET", at, "", "Cookie", "a=b; paddock-preview=wrong; paddock-preview="+mine); got.status != 200 {
 		t.Errorf("with one wrong cookie beside it: %d %s", got.status, got.body)
 	}
-	if got := do(t, in, "GET", at+"/.paddock/anything", ""); got.status != 404 || asked.Load() != 1 {
-		t.Errorf("what is paddock's own reaches a program: %d %s", got.status, got.body)
+	if got := do(t, in, "GET", at+"/.paddock/anything", ""); got.status != 404 {
+		t.Errorf("what is paddock's own reaches a program: got.status = %d, want 404: %s", got.status, got.body)
+	} else if asked.Load() != 1 {
+		t.Errorf("what is paddock's own reaches a program: asked = %d, want 1", asked.Load())
 	}
 	if got := h.raw(t, "GET / HTTP/1.1\r\nHost: ..%2f..%2fx.localhost\r\nConnection: close\r\n\r\n"); strings.Contains(got, " 200 ") {
 		t.Errorf("an id that is a path gives %s", got)
@@ -146,8 +153,10 @@ func TestNothingReachesASessionWithoutWhatLetsIn(t *testing.T) {
 			t.Errorf("%s a link: %d", method, got.status)
 		}
 	}
-	if got := do(t, in, "TRACE", at, ""); got.status != 405 || asked.Load() != 1 {
-		t.Errorf("TRACE: %d %s", got.status, got.body)
+	if got := do(t, in, "TRACE", at, ""); got.status != 405 {
+		t.Errorf("TRACE: got.status = %d, want 405: %s", got.status, got.body)
+	} else if asked.Load() != 1 {
+		t.Errorf("TRACE: asked = %d, want 1", asked.Load())
 	}
 }
 
@@ -169,7 +178,7 @@ func TestPagesOfOtherOriginsReachNoPreview(t *testing.T) {
 		{"paddock's own page", "POST", 403, []string{"Origin", h.base}},
 		{"a page of another port", "GET", 403, []string{"Origin", "http://" + made.ID + ".localhost:1"}},
 		{"a page over TLS", "GET", 403, []string{"Origin", strings.Replace(at, "http:", "https:", 1)}},
-		{"a page of nobody", "POST", 403, []string{"Origin", "null"}},
+		{"a page without an origin", "POST", 403, []string{"Origin", "null"}},
 		{"a form of its own page, which sends no referrers", "POST", 200, []string{"Origin", "null", "Sec-Fetch-Site", "same-origin"}},
 		{"a form in a frame without an origin", "POST", 403, []string{"Origin", "null", "Sec-Fetch-Site", "cross-site"}},
 		{"two origins", "GET", 403, []string{"Origin", at, "Origin", "http://evil.example"}},
@@ -205,8 +214,10 @@ func TestNoProgramIsTakenForPaddock(t *testing.T) {
 		"its site":              {403, []string{"Sec-Fetch-Site", "same-site", "Authorization", "Bearer " + annToken}},
 		"its cookie":            {401, nil},
 	} {
-		if got := do(t, c, "POST", h.base+"/mcp", "{}", append(test.headers, "Content-Type", "application/json")...); got.status != test.status || got.body == "MCP" {
-			t.Errorf("%s: paddock says %d %s", name, got.status, got.body)
+		if got := do(t, c, "POST", h.base+"/mcp", "{}", append(test.headers, "Content-Type", "application/json")...); got.status != test.status {
+			t.Errorf("%s: got.status = %d, want %d: %s", name, got.status, test.status, got.body)
+		} else if got.body == "MCP" {
+			t.Errorf("%s: got.body = %q, want another", name, got.body)
 		}
 	}
 	u, _ := url.Parse(h.base)
@@ -217,8 +228,10 @@ func TestNoProgramIsTakenForPaddock(t *testing.T) {
 	for _, host := range []string{"evil.example", made.ID + ".evil.example", made.ID + ".localhost.evil.example", made.ID + ".localhost.:" + h.port, "x." + made.ID + ".localhost:" + h.port, ".localhost", made.ID + "localhost"} {
 		u, _ := url.Parse(at)
 		got := h.raw(t, "GET / HTTP/1.1\r\nHost: "+host+"\r\nConnection: close\r\nCookie: paddock-preview="+c.Jar.Cookies(u)[0].Value+"\r\n\r\n")
-		if strings.Contains(got, "program") || !strings.HasPrefix(got, "HTTP/1.1 403") {
-			t.Errorf("as %s it says %s", host, got)
+		if strings.Contains(got, "program") {
+			t.Errorf(`as %s: got %q, want no "program" in it`, host, got)
+		} else if !strings.HasPrefix(got, "HTTP/1.1 403") {
+			t.Errorf(`as %s: got %q, want it to begin with "HTTP/1.1 403"`, host, got)
 		}
 	}
 	if got := do(t, c, "GET", at, "", "Host", strings.ToUpper(made.ID)+".LOCALHOST:"+h.port); !strings.Contains(got.body, "program") {
