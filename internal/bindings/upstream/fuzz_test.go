@@ -33,8 +33,11 @@ func FuzzEvents(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		whole, err := read(bytes.NewReader(data))
 		pieces, other := read(iotest.OneByteReader(bytes.NewReader(data)))
-		if len(whole) != len(pieces) || errors.Is(err, io.EOF) != errors.Is(other, io.EOF) {
-			t.Fatalf("%d events and %v, or %d and %v", len(whole), err, len(pieces), other)
+		if len(whole) != len(pieces) {
+			t.Fatalf("got %d events of the whole and %d of the pieces, want the same", len(whole), len(pieces))
+		}
+		if errors.Is(err, io.EOF) != errors.Is(other, io.EOF) {
+			t.Fatalf("the whole ended with %v and the pieces with %v, want the end in both or in none", err, other)
 		}
 		for i, e := range whole {
 			switch {
@@ -95,14 +98,17 @@ func FuzzMessage(f *testing.F) {
 			return
 		}
 		if age < leastAge || age > longestAge {
-			t.Errorf("the list's age is %v", age)
+			t.Errorf("the list's age is %v, want from %v to %v", age, leastAge, longestAge)
 		}
 		g := &gathering{names: map[string]bool{}}
 		for _, entry := range entries {
 			g.take(entry, true)
 		}
-		if len(g.tools)+g.outs != len(entries) || len(g.leftOut()) > maxLeftOut+1 {
-			t.Errorf("of %d entries %d are tools, and %q are left out", len(entries), len(g.tools), g.leftOut())
+		if got := len(g.tools) + g.outs; got != len(entries) {
+			t.Errorf("%d entries are tools or left out, want %d", got, len(entries))
+		}
+		if told := g.leftOut(); len(told) > maxLeftOut+1 {
+			t.Errorf("%d lines say what is left out, want at most %d: %q", len(told), maxLeftOut+1, told)
 		}
 		for _, tool := range g.tools {
 			all, _ := mirrors(tool.Input)
@@ -125,7 +131,7 @@ func FuzzHeaderText(f *testing.F) {
 		got := headerText(text)
 		for i := range len(got) {
 			if got[i] < ' ' || got[i] > '~' {
-				t.Fatalf("%q becomes %q", text, got)
+				t.Fatalf("%q becomes %q, want from ' ' to '~'", text, got)
 			}
 		}
 		if strings.HasPrefix(got, "=?base64?") == (got == text) {

@@ -129,16 +129,21 @@ func TestWhatAProgramSaysHasNothingThatIsHidden(t *testing.T) {
 		case got[4].Name != "(hidden)":
 			t.Errorf(`got[4].Name = %q, want "(hidden)"`, got[4].Name)
 		}
-		if !strings.Contains(r.Content[0].Text, "REGION=eu-west-1") || !strings.Contains(r.Content[0].Text, "KEY=(hidden)") {
-			t.Errorf("its environment is %q", r.Content[0].Text)
+		if !strings.Contains(r.Content[0].Text, "REGION=eu-west-1") {
+			t.Errorf(`its environment: r.Content[0].Text = %q, want "REGION=eu-west-1" in it`, r.Content[0].Text)
+		} else if !strings.Contains(r.Content[0].Text, "KEY=(hidden)") {
+			t.Errorf(`its environment: r.Content[0].Text = %q, want "KEY=(hidden)" in it`, r.Content[0].Text)
 		}
 		told += fmt.Sprintf("%+v %s", r, r.Structured)
 	}
 	for _, how := range []string{"refuse", "end"} {
 		_, err := c.Call(t.Context(), "do", json.RawMessage(`{"how":"`+how+`"}`), CallOptions{})
 		var e *Error
-		if !errors.As(err, &e) || (e.Reason == Refused) != (how == "refuse") {
-			t.Fatalf("it ended with %v", err)
+		if !errors.As(err, &e) {
+			t.Fatalf("got error %v, want one of the type *upstream.Error", err)
+		}
+		if (e.Reason == Refused) != (how == "refuse") {
+			t.Fatalf("the reason is %q, want refused to be %v: %v", e.Reason, how == "refuse", err)
 		}
 		told += fmt.Sprintf("%v %s %s %s", err, cause(err), e.Stderr, e.Data)
 	}

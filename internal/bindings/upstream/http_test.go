@@ -50,8 +50,10 @@ func TestServersOfTheGoSDKAreReachedByEachTransport(t *testing.T) {
 	for era, handler := range eras() {
 		t.Run(string(era), func(t *testing.T) {
 			c := dial(t, served(t, handler), Options{Transport: transport(t)})
-			if info := c.Info(); info.Era != era || info.Name != "sdk" {
-				t.Fatalf("it is %+v", info)
+			if info := c.Info(); info.Era != era {
+				t.Fatalf("info.Era = %q, want %q: %+v", info.Era, era, info)
+			} else if info.Name != "sdk" {
+				t.Fatalf(`info.Name = %q, want "sdk": %+v`, info.Name, info)
 			}
 			if got := names(t, c); !slices.Equal(got, []string{"echo", "grow", "region", "slow"}) {
 				t.Errorf("its tools are %q", got)
@@ -89,8 +91,10 @@ func TestServersOfTheGoSDKAreReachedByEachTransport(t *testing.T) {
 
 func TestArgumentsGoIntoHeadersWhereTheSchemaSaysSo(t *testing.T) {
 	c := dial(t, served(t, eras()[Modern]), Options{Transport: transport(t)})
-	if r := call(t, c, "region", `{"where":"eu"}`); r.IsError || r.Content[0].Text != "eu" {
-		t.Errorf("the header was %+v", r.Content)
+	if r := call(t, c, "region", `{"where":"eu"}`); r.IsError {
+		t.Error("the header: r.IsError = true, want false")
+	} else if r.Content[0].Text != "eu" {
+		t.Errorf(`the header: r.Content[0].Text = %q, want "eu"`, r.Content[0].Text)
 	}
 	if _, err := c.Call(t.Context(), "region", json.RawMessage(`{"where":"ü"}`), CallOptions{}); err != nil {
 		t.Errorf("a value that is not plain: %v", err)
@@ -151,16 +155,68 @@ func answered(w io.Writer, id int64, text string) {
 
 func asStream(w http.ResponseWriter) { w.Header().Set("Content-Type", "text/event-stream") }
 
+// A badAnswer is what a server sends to a call, and what the call ends with.
+type badAnswer struct {
+	answer func(w http.ResponseWriter, r *http.Request, id int64)
+	reason Reason
+	known  bool // its outcome
+}
+
 // Each of these is an attack (83): what it ends with is a typed error, and soon, and
 // the connection lives on for what comes after.
 func TestABadAnswerOverHTTPIsATypedErrorAndHarmsNothingElse(t *testing.T) {
 	t.Parallel()
+	for _, answers := range []map[string]badAnswer{endlessAnswers(), wrongAnswers()} {
+		for name, c := range answers {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				endsTyped(t, c)
+			})
+		}
+	}
+}
+
+// endsTyped checks that a call that gets a bad answer ends with its reason, in bounds, and
+// that the next call on the connection works.
+func endsTyped(t *testing.T, c badAnswer) {
+	t.Helper()
+	var bad atomic.Bool
+	bad.Store(true)
+	s := served(t, &script{call: func(w http.ResponseWriter, r *http.Request, id int64) {
+		if bad.Swap(false) {
+			c.answer(w, r, id)
+		} else {
+			answered(w, id, "fine")
+		}
+	}})
+	s.ResponseCap = 1 << 20
+	conn := dial(t, s, Options{Transport: transport(t), Eras: legacyOnly{}})
+	before := heap()
+	_, err := conn.Call(t.Context(), "do", nil, CallOptions{Timeout: map[bool]time.Duration{true: time.Second, false: timeout}[c.reason == TimedOut]})
+	var e *Error
+	switch {
+	case !errors.As(err, &e):
+		t.Fatalf("error %v, want a %T", err, e)
+	case e.Reason != c.reason:
+		t.Fatalf("e.Reason = %v, want %v: %+v", e.Reason, c.reason, e)
+	case e.Unknown() == c.known:
+		t.Fatalf("e.Unknown() = %v, want other than %v: %+v", e.Unknown(), c.known, e)
+	}
+	if strings.ContainsAny(err.Error(), "\n\x1b") {
+		t.Errorf("its message is %q", err)
+	}
+	if grown := heap() - before; grown > 200<<20 {
+		t.Errorf("it took %d MiB", grown>>20)
+	}
+	if r := call(t, conn, "do", `{}`); r.Content[0].Text != "fine" {
+		t.Errorf("after it: %+v", r)
+	}
+}
+
+// endlessAnswers have too much in them, or do not end.
+func endlessAnswers() map[string]badAnswer {
 	chunk := strings.Repeat("x", 1<<20)
-	for name, c := range map[string]struct {
-		answer func(w http.ResponseWriter, r *http.Request, id int64)
-		reason Reason
-		known  bool // its outcome
-	}{
+	return map[string]badAnswer{
 		"a body of a gigabyte": {func(w http.ResponseWriter, _ *http.Request, id int64) {
 			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%d,"result":"`, id)
 			for range 1 << 10 {
@@ -199,6 +255,12 @@ func TestABadAnswerOverHTTPIsATypedErrorAndHarmsNothingElse(t *testing.T) {
 				}
 			}
 		}, TooLarge, false},
+	}
+}
+
+// wrongAnswers are not what the protocol has.
+func wrongAnswers() map[string]badAnswer {
+	return map[string]badAnswer{
 		"what is not JSON": {func(w http.ResponseWriter, _ *http.Request, _ int64) {
 			_, _ = io.WriteString(w, `{"jsonrpc":"2.0",`)
 		}, Malformed, false},
@@ -230,41 +292,6 @@ func TestABadAnswerOverHTTPIsATypedErrorAndHarmsNothingElse(t *testing.T) {
 		"a bomb of deep JSON": {func(w http.ResponseWriter, _ *http.Request, id int64) {
 			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%d,"result":{"content":[],"structuredContent":%s}}`, id, strings.Repeat("[", 500_000))
 		}, Malformed, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var bad atomic.Bool
-			bad.Store(true)
-			s := served(t, &script{call: func(w http.ResponseWriter, r *http.Request, id int64) {
-				if bad.Swap(false) {
-					c.answer(w, r, id)
-				} else {
-					answered(w, id, "fine")
-				}
-			}})
-			s.ResponseCap = 1 << 20
-			conn := dial(t, s, Options{Transport: transport(t), Eras: legacyOnly{}})
-			before := heap()
-			_, err := conn.Call(t.Context(), "do", nil, CallOptions{Timeout: map[bool]time.Duration{true: time.Second, false: timeout}[c.reason == TimedOut]})
-			var e *Error
-			switch {
-			case !errors.As(err, &e):
-				t.Fatalf("error %v, want a %T", err, e)
-			case e.Reason != c.reason:
-				t.Fatalf("e.Reason = %v, want %v: %+v", e.Reason, c.reason, e)
-			case e.Unknown() == c.known:
-				t.Fatalf("e.Unknown() = %v, want other than %v: %+v", e.Unknown(), c.known, e)
-			}
-			if strings.ContainsAny(err.Error(), "\n\x1b") {
-				t.Errorf("its message is %q", err)
-			}
-			if grown := heap() - before; grown > 200<<20 {
-				t.Errorf("it took %d MiB", grown>>20)
-			}
-			if r := call(t, conn, "do", `{}`); r.Content[0].Text != "fine" {
-				t.Errorf("after it: %+v", r)
-			}
-		})
 	}
 }
 
@@ -294,8 +321,10 @@ func TestAnswersComeAsJSONOrAsAStreamThatMayBeTakenUpAgain(t *testing.T) {
 		broken.ServeHTTP(w, r)
 	}))
 	c := dial(t, s, Options{Transport: transport(t), Eras: legacyOnly{}})
-	if _, err := c.Call(t.Context(), "do", nil, CallOptions{}); err != nil || resumed.Load() != 3 {
-		t.Errorf("it ended with %v after %d", err, resumed.Load())
+	if _, err := c.Call(t.Context(), "do", nil, CallOptions{}); err != nil {
+		t.Errorf("got error %v, want none", err)
+	} else if resumed.Load() != 3 {
+		t.Errorf("resumed = %d, want 3", resumed.Load())
 	}
 }
 
@@ -335,8 +364,10 @@ func TestHeadersGoToTheServersOriginOnly(t *testing.T) {
 			s.Transport = TransportSSE
 		}
 		_, err := Dial(t.Context(), s, Options{Transport: transport(t)})
-		if ReasonOf(err) != Unreachable || strings.Contains(cause(err), "hunter2") {
-			t.Errorf("%s: %v", path, err)
+		if ReasonOf(err) != Unreachable {
+			t.Errorf("%s: got an error of the reason %q, want %q: %v", path, ReasonOf(err), Unreachable, err)
+		} else if strings.Contains(cause(err), "hunter2") {
+			t.Errorf(`%s: cause(err) = %q, want no "hunter2" in it`, path, cause(err))
 		}
 	}
 	if stolen.Load() != 0 {
@@ -394,8 +425,10 @@ func TestARefusedTokenIsRefreshedOnceAndNeverLogged(t *testing.T) {
 	}))
 	source := &tokens{current: "stale-token", next: "good-token"}
 	c := dial(t, s, Options{Transport: transport(t), Tokens: source})
-	if r := call(t, c, "do", `{}`); r.Content[0].Text != "in" || source.asked != 1 {
-		t.Errorf("it got %+v after %d", r, source.asked)
+	if r := call(t, c, "do", `{}`); r.Content[0].Text != "in" {
+		t.Errorf(`r.Content[0].Text = %q, want "in": %+v`, r.Content[0].Text, r)
+	} else if source.asked != 1 {
+		t.Errorf("source.asked = %d, want 1", source.asked)
 	}
 	for name, o := range map[string]struct {
 		source TokenSource
@@ -453,11 +486,16 @@ func TestAnErrorSaysWhetherTheServerMayHaveSeenTheCall(t *testing.T) {
 	h.CloseClientConnections()
 	h.Close()
 	base.(*http.Transport).CloseIdleConnections()
-	if _, err := c.Call(t.Context(), "do", nil, CallOptions{}); Sent(err) || ReasonOf(err) != Unreachable {
-		t.Errorf("a server that is gone: %v", err)
+	if _, err := c.Call(t.Context(), "do", nil, CallOptions{}); Sent(err) {
+		t.Errorf("a server that is gone: Sent(err) = true, want false: %v", err)
+	} else if ReasonOf(err) != Unreachable {
+		t.Errorf("a server that is gone: got an error of the reason %q, want %q: %v", ReasonOf(err), Unreachable, err)
 	}
-	if !Sent(errors.New("another's")) || Sent(nil) {
-		t.Error("an error of another's may mean anything, and none means nothing")
+	if !Sent(errors.New("another's")) {
+		t.Error("an error of another's may mean that it was sent: got false, want true")
+	}
+	if Sent(nil) {
+		t.Error("no error means that it was sent: got true, want false")
 	}
 }
 
@@ -469,15 +507,19 @@ func TestAForgottenSessionIsNoticed(t *testing.T) {
 	call(t, c, "do", `{}`)
 	s.session.Store(&second)
 	_, err := c.Call(t.Context(), "do", nil, CallOptions{})
-	if ReasonOf(err) != SessionGone || Sent(err) {
-		t.Errorf("it ended with %v", err)
+	if ReasonOf(err) != SessionGone {
+		t.Errorf("got an error of the reason %q, want %q: %v", ReasonOf(err), SessionGone, err)
+	} else if Sent(err) {
+		t.Errorf("Sent(err) = true, want false: %v", err)
 	}
 	<-c.Done()
 }
 
 func TestWithoutATransportNothingIsReached(t *testing.T) {
 	_, err := Dial(t.Context(), Server{Name: "web", URL: "http://127.0.0.1:1/mcp"}, Options{})
-	if fault.KindOf(err) != fault.Denied || Sent(err) {
-		t.Errorf("it ended with %v", err)
+	if fault.KindOf(err) != fault.Denied {
+		t.Errorf("got an error of the kind %q, want %q: %v", fault.KindOf(err), fault.Denied, err)
+	} else if Sent(err) {
+		t.Errorf("Sent(err) = true, want false: %v", err)
 	}
 }

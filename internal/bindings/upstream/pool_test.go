@@ -74,8 +74,10 @@ func pool(t *testing.T, f *fakes, config PoolConfig) *Pool {
 	config.Dial = f.dial
 	p := NewPool(config)
 	t.Cleanup(func() {
-		if err := p.Close(); err != nil || f.closed.Load() != f.dialed.Load() {
-			t.Errorf("closed with %v; %d of %d connections are closed", err, f.closed.Load(), f.dialed.Load())
+		if err := p.Close(); err != nil {
+			t.Errorf("closed: got error %v, want none", err)
+		} else if f.closed.Load() != f.dialed.Load() {
+			t.Errorf("closed: f.closed = %d, want %d", f.closed.Load(), f.dialed.Load())
 		}
 	})
 	return p
@@ -93,16 +95,20 @@ func TestAConnectionIsKeptWhileItIsUsedAndClosedAfterwards(t *testing.T) {
 			}
 			time.Sleep(DefaultIdle - time.Second)
 		}
-		if f.dialed.Load() != 1 || f.closed.Load() != 0 {
-			t.Errorf("%d were made, %d closed", f.dialed.Load(), f.closed.Load())
+		if f.dialed.Load() != 1 {
+			t.Errorf("f.dialed = %d, want 1", f.dialed.Load())
+		} else if f.closed.Load() != 0 {
+			t.Errorf("f.closed = %d, want 0", f.closed.Load())
 		}
 		time.Sleep(DefaultIdle/10 + 2*time.Second)
 		synctest.Wait()
 		if f.closed.Load() != 1 {
 			t.Error("it was not closed")
 		}
-		if _, err := p.Tools(t.Context(), here); err != nil || f.dialed.Load() != 2 {
-			t.Errorf("%v, and %d were made", err, f.dialed.Load())
+		if _, err := p.Tools(t.Context(), here); err != nil {
+			t.Errorf("got error %v, want none", err)
+		} else if f.dialed.Load() != 2 {
+			t.Errorf("f.dialed = %d, want 2", f.dialed.Load())
 		}
 	})
 }
@@ -114,8 +120,10 @@ func TestAConnectionWithALongCallIsNotIdle(t *testing.T) {
 			return fine, ctx.Err()
 		}}
 		p := pool(t, f, PoolConfig{})
-		if _, err := p.Call(t.Context(), here, "acts", nil, CallOptions{Timeout: 4 * DefaultIdle}); err != nil || f.closed.Load() != 0 {
-			t.Errorf("%v, and %d were closed", err, f.closed.Load())
+		if _, err := p.Call(t.Context(), here, "acts", nil, CallOptions{Timeout: 4 * DefaultIdle}); err != nil {
+			t.Errorf("got error %v, want none", err)
+		} else if f.closed.Load() != 0 {
+			t.Errorf("f.closed = %d, want 0", f.closed.Load())
 		}
 	})
 }
@@ -153,8 +161,10 @@ func TestSoManyCallsOfAllSessionsBeginWithinAMinute(t *testing.T) {
 			_, err := p.Call(ctx, key, "acts", nil, CallOptions{Rate: rate})
 			mu.Lock()
 			defer mu.Unlock()
-			if after = append(after, time.Since(began)); (err != nil) != (ctx.Err() != nil) || Sent(err) {
-				t.Errorf("%v", err)
+			if after = append(after, time.Since(began)); (err != nil) != (ctx.Err() != nil) {
+				t.Errorf("got error %v, want one only after the end of the context: %v", err, ctx.Err())
+			} else if Sent(err) {
+				t.Errorf("Sent(err) = true, want false: %v", err)
 			}
 		}
 		var all sync.WaitGroup
@@ -197,8 +207,10 @@ func TestSoManyCallsAreUnderWayAtATimeAndOthersWait(t *testing.T) {
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
-		if _, err := p.Call(ctx, here, "acts", nil, CallOptions{}); ReasonOf(err) != TimedOut || Sent(err) {
-			t.Errorf("who does not wait gets %v", err)
+		if _, err := p.Call(ctx, here, "acts", nil, CallOptions{}); ReasonOf(err) != TimedOut {
+			t.Errorf("who does not wait: got an error of the reason %q, want %q: %v", ReasonOf(err), TimedOut, err)
+		} else if Sent(err) {
+			t.Errorf("who does not wait: Sent(err) = true, want false: %v", err)
 		}
 		if all.Wait(); most.Load() != 3 {
 			t.Errorf("%d were under way", most.Load())
@@ -217,7 +229,7 @@ func TestOnlyWhatDoesNoHarmIsRepeated(t *testing.T) {
 		"nothing was sent":                        {"acts", unsent, false, 2},
 		"the session was forgotten":               {"acts", newProblem(SessionGone, false, nil, "x"), false, 2},
 		"it is not known, and the tool acts":      {"acts", unknown, true, 1},
-		"it is not known, and nobody allowed it":  {"reads", unknown, false, 1},
+		"it is not known, and no one allowed it":  {"reads", unknown, false, 1},
 		"it is not known, and the tool reads":     {"reads", unknown, true, 2},
 		"it is not known, and the tool repeats":   {"again", unknown, true, 2},
 		"it is not known, and the tool is new":    {"other", unknown, true, 1},
@@ -239,8 +251,10 @@ func TestOnlyWhatDoesNoHarmIsRepeated(t *testing.T) {
 				}
 				p := pool(t, f, PoolConfig{})
 				_, err := p.Call(t.Context(), here, c.tool, nil, CallOptions{Repeatable: c.allow})
-				if calls.Load() != c.calls || (err == nil) != (c.calls == 2) {
-					t.Errorf("it was called %d times, and ended with %v", calls.Load(), err)
+				if calls.Load() != c.calls {
+					t.Errorf("it was called %d times, want %d", calls.Load(), c.calls)
+				} else if (err == nil) != (c.calls == 2) {
+					t.Errorf("it ended with %v, want success: %v", err, c.calls == 2)
 				}
 			})
 		})
@@ -259,8 +273,10 @@ func TestACrashLoopIsBounded(t *testing.T) {
 		_, last = p.Call(t.Context(), here, "do", nil, CallOptions{})
 	}
 	data, err := os.ReadFile(file)
-	if err != nil || len(data) > 20 { // it starts, and is probed once it does not behave
-		t.Errorf("it was started %d times, %v", len(data), err)
+	if err != nil {
+		t.Errorf("reading how often it was started: got error %v, want none", err)
+	} else if len(data) > 20 { // it starts, and is probed once it does not behave
+		t.Errorf("it was started %d times, want at most 20", len(data))
 	}
 	switch f := fault.Of(last); {
 	case ReasonOf(last) != Resting:
@@ -291,7 +307,7 @@ func TestAServerIsTriedAgainAfterItsRest(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		if tries < 10 || tries > 30 {
-			t.Errorf("in ten minutes it was tried %d times", tries)
+			t.Errorf("in ten minutes it was tried %d times, want from 10 to 30", tries)
 		}
 		broken = false
 		time.Sleep(longestBackoff)
@@ -312,8 +328,10 @@ func TestKeysShareNothingAndMakeRoomForEachOther(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		synctest.Wait()
-		if f.dialed.Load() != 4 || f.closed.Load() != 1 {
-			t.Errorf("%d were made, %d closed", f.dialed.Load(), f.closed.Load())
+		if f.dialed.Load() != 4 {
+			t.Errorf("f.dialed = %d, want 4", f.dialed.Load())
+		} else if f.closed.Load() != 1 {
+			t.Errorf("f.closed = %d, want 1", f.closed.Load())
 		}
 		p.Drop(func(k Key) bool { return k.Session == "s" })
 		synctest.Wait()
@@ -340,11 +358,15 @@ func TestAPoolThatIsFullOfBusyConnectionsSaysSo(t *testing.T) {
 			t.Errorf("it ended with %v", err)
 		}
 		_ = p.Close()
-		if err := <-ended; ReasonOf(err) != Closed || !Sent(err) {
-			t.Errorf("the call ended with %v", err)
+		if err := <-ended; ReasonOf(err) != Closed {
+			t.Errorf("the call: got an error of the reason %q, want %q: %v", ReasonOf(err), Closed, err)
+		} else if !Sent(err) {
+			t.Errorf("the call: Sent(err) = false, want true: %v", err)
 		}
-		if _, err := p.Call(t.Context(), here, "acts", nil, CallOptions{}); ReasonOf(err) != Closed || Sent(err) {
-			t.Errorf("a call after the end: %v", err)
+		if _, err := p.Call(t.Context(), here, "acts", nil, CallOptions{}); ReasonOf(err) != Closed {
+			t.Errorf("a call after the end: got an error of the reason %q, want %q: %v", ReasonOf(err), Closed, err)
+		} else if Sent(err) {
+			t.Errorf("a call after the end: Sent(err) = true, want false: %v", err)
 		}
 	})
 }
@@ -362,8 +384,10 @@ func TestAPoolThatIsClosedWhileItDialsLeavesNothing(t *testing.T) {
 		go func() { _, err := p.Tools(t.Context(), here); ended <- err }()
 		synctest.Wait()
 		_ = p.Close()
-		if err := <-ended; err == nil || f.closed.Load() != 1 {
-			t.Errorf("it ended with %v, and %d are closed", err, f.closed.Load())
+		if err := <-ended; err == nil {
+			t.Error("got no error, want one")
+		} else if f.closed.Load() != 1 {
+			t.Errorf("f.closed = %d, want 1", f.closed.Load())
 		}
 	})
 }
@@ -471,12 +495,16 @@ func TestAToolThatIsNoneKeepsNoOtherFromBeingCalled(t *testing.T) {
 				t.Errorf("it is not said that %q:\n%s", want, text)
 			}
 		}
-		if strings.Contains(text, "\x1b") || len(l.LeftOut) != maxLeftOut+1 {
-			t.Errorf("%d lines say what is left out:\n%q", len(l.LeftOut), text)
+		if strings.Contains(text, "\x1b") {
+			t.Errorf("text = %q, want no %q in it", text, "\x1b")
+		} else if len(l.LeftOut) != maxLeftOut+1 {
+			t.Errorf("len(l.LeftOut) = %d, want %d", len(l.LeftOut), maxLeftOut+1)
 		}
 	}
-	if n := strings.Count(said.String(), "left out"); n != 1 || !strings.Contains(said.String(), "number 2 of its list") {
-		t.Errorf("the log says, %d times: %s", n, said.String())
+	if n := strings.Count(said.String(), "left out"); n != 1 {
+		t.Errorf("the log says it %d times, want 1: %s", n, said.String())
+	} else if !strings.Contains(said.String(), "number 2 of its list") {
+		t.Errorf(`the log: said.String() = %q, want "number 2 of its list" in it`, said.String())
 	}
 	_ = conn.Close()
 }
@@ -512,8 +540,10 @@ func TestACallWithALifeOfItsOwnOutlivesItsCaller(t *testing.T) {
 		synctest.Wait()
 		cancel()
 		// Who had not got his turn is not sent any more; what was sent goes on.
-		if err := <-second; err == nil || Sent(err) {
-			t.Errorf("the one that waited: %v", err)
+		if err := <-second; err == nil {
+			t.Error("the one that waited: got no error, want one")
+		} else if Sent(err) {
+			t.Errorf("the one that waited: Sent(err) = true, want false: %v", err)
 		}
 		synctest.Wait()
 		select {
@@ -535,8 +565,11 @@ func TestACallWithALifeOfItsOwnOutlivesItsCaller(t *testing.T) {
 		go call(third)
 		<-sent
 		end()
-		if err := <-third; ReasonOf(err) != Cancelled || !Sent(err) {
-			t.Errorf("a call whose life has ended: %v", err)
+		if err := <-third; ReasonOf(err) != Cancelled {
+			t.Errorf("a call whose life has ended: got an error of the reason %q, want %q: %v",
+				ReasonOf(err), Cancelled, err)
+		} else if !Sent(err) {
+			t.Errorf("a call whose life has ended: Sent(err) = false, want true: %v", err)
 		}
 	})
 }

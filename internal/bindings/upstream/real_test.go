@@ -48,8 +48,10 @@ func TestTheReferenceServerIsUsedOverEachTransport(t *testing.T) {
 
 func useEverything(t *testing.T, c *Conn) {
 	t.Helper()
-	if got := names(t, c); len(got) < 13 || !slices.Contains(got, "get-structured-content") {
-		t.Fatalf("its tools are %q", got)
+	if got := names(t, c); len(got) < 13 {
+		t.Fatalf("its tools: len(got) = %d, want at least 13: %q", len(got), got)
+	} else if !slices.Contains(got, "get-structured-content") {
+		t.Fatalf(`its tools: got %q, want "get-structured-content" in it`, got)
 	}
 	if r := call(t, c, "echo", `{"message":"hi ü"}`); r.Content[0].Text != "Echo: hi ü" {
 		t.Errorf("echo: %+v", r)
@@ -142,8 +144,10 @@ func TestARestartedServerIsUsedOn(t *testing.T) {
 	wait = run(again)
 	defer wait()
 	defer end()
-	if r, err := p.Call(t.Context(), here, "echo", []byte(`{"message":"b"}`), CallOptions{}); err != nil || r.Content[0].Text != "Echo: b" {
-		t.Errorf("after its restart: %+v, %v (%s)", r, err, cause(err))
+	if r, err := p.Call(t.Context(), here, "echo", []byte(`{"message":"b"}`), CallOptions{}); err != nil {
+		t.Errorf("after its restart: got error %v, want none (%s)", err, cause(err))
+	} else if r.Content[0].Text != "Echo: b" {
+		t.Errorf(`after its restart: r.Content[0].Text = %q, want "Echo: b": %+v`, r.Content[0].Text, r)
 	}
 }
 
@@ -183,8 +187,10 @@ func TestAServerOfTheTypeScriptSDKIsSpokenToInTheModernEra(t *testing.T) {
 			known := NewEras()
 			known.Remember(s.Place(), Modern) // node may take longer to start than a probe waits
 			c := dial(t, s, Options{Transport: transport(t), Eras: known})
-			if c.Info().Era != Modern || c.Info().Name != "typescript" {
-				t.Errorf("it is %+v", c.Info())
+			if c.Info().Era != Modern {
+				t.Errorf("c.Info().Era = %q, want %q", c.Info().Era, Modern)
+			} else if c.Info().Name != "typescript" {
+				t.Errorf(`c.Info().Name = %q, want "typescript"`, c.Info().Name)
 			}
 			if got := names(t, c); !slices.Equal(got, []string{"echo", "double", "fail"}) {
 				t.Errorf("its tools are %q", got)
@@ -192,8 +198,10 @@ func TestAServerOfTheTypeScriptSDKIsSpokenToInTheModernEra(t *testing.T) {
 			if r := call(t, c, "double", `{"z":"ab"}`); string(r.Structured) != `{"doubled":"abab"}` {
 				t.Errorf("it gave %s", r.Structured)
 			}
-			if r := call(t, c, "fail", `{}`); !r.IsError || !strings.Contains(r.Content[0].Text, "it did not work") {
-				t.Errorf("it gave %+v", r)
+			if r := call(t, c, "fail", `{}`); !r.IsError {
+				t.Errorf("r.IsError = false, want true: %+v", r)
+			} else if !strings.Contains(r.Content[0].Text, "it did not work") {
+				t.Errorf(`r.Content[0].Text = %q, want "it did not work" in it`, r.Content[0].Text)
 			}
 			if _, err := c.Call(t.Context(), "none", nil, CallOptions{}); ReasonOf(err) != Refused {
 				t.Errorf("a tool that is not there: %v", err)

@@ -43,8 +43,10 @@ func TestADefinitionIsRefusedWithAllThatIsWrong(t *testing.T) {
 		"a NUL in the arguments": {Name: "a", Command: "x", Args: []string{"\x00"}},
 	} {
 		err := s.Check()
-		if fault.KindOf(err) != fault.Invalid || strings.Contains(cause(err), "hunter2") {
-			t.Errorf("%s: %v (%s)", name, err, cause(err))
+		if fault.KindOf(err) != fault.Invalid {
+			t.Errorf("%s: got an error of the kind %q, want %q: %v", name, fault.KindOf(err), fault.Invalid, err)
+		} else if strings.Contains(cause(err), "hunter2") {
+			t.Errorf(`%s: cause(err) = %q, want no "hunter2" in it`, name, cause(err))
 		}
 	}
 	if err := (Server{Args: []string{"x"}, URL: "ftp://x", Transport: "y"}).Check(); strings.Count(err.Error(), ";") < 3 {
@@ -56,8 +58,10 @@ func TestAKeyChangesWithTheDefinition(t *testing.T) {
 	a := Server{Name: "a", URL: "http://h/mcp", Headers: map[string]string{"X": "1", "Y": "2"}}
 	b := a
 	b.Headers = map[string]string{"Y": "2", "X": "1"}
-	if a.Key() != b.Key() || a.Place() != b.Place() {
-		t.Error("the same definition has two keys")
+	if a.Key() != b.Key() {
+		t.Errorf("the same definition has two keys: a.Key() = %q, want %q", a.Key(), b.Key())
+	} else if a.Place() != b.Place() {
+		t.Errorf("the same definition has two places: a.Place() = %q, want %q", a.Place(), b.Place())
 	}
 	b.Headers = map[string]string{"X": "hunter2"}
 	switch {
@@ -105,12 +109,16 @@ func TestACallThatIsCancelledWhileItIsSentIsTakenBack(t *testing.T) {
 			return true, nil
 		}
 		_, err := x.call(ctx, outgoing{id: 7, method: "tools/call"})
-		if p := asProblem(err, false); p.reason != Cancelled || !p.sent {
-			t.Errorf("it ended with %+v", p)
+		if p := asProblem(err, false); p.reason != Cancelled {
+			t.Errorf("p.reason = %q, want %q: %+v", p.reason, Cancelled, p)
+		} else if !p.sent {
+			t.Errorf("p.sent = false, want true: %+v", p)
 		}
 		x.tasks.Wait()
-		if len(sent) != 2 || !strings.Contains(sent[1], `"requestId":7`) {
-			t.Errorf("it sent %q", sent)
+		if len(sent) != 2 {
+			t.Errorf("it sent: len(sent) = %d, want 2: %q", len(sent), sent)
+		} else if !strings.Contains(sent[1], `"requestId":7`) {
+			t.Errorf("it sent: sent[1] = %q, want %q in it", sent[1], `"requestId":7`)
 		}
 	})
 }

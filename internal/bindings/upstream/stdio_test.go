@@ -67,8 +67,10 @@ func TestASilentServerIsSpokenToInTheLegacyEraAndThatIsRemembered(t *testing.T) 
 	eras := NewEras()
 	s := played(t, "silent")
 	c := dial(t, s, Options{Eras: eras})
-	if info := c.Info(); info.Era != Legacy || info.Protocol != "2025-06-18" {
-		t.Errorf("it is %+v", info)
+	if info := c.Info(); info.Era != Legacy {
+		t.Errorf("info.Era = %q, want %q: %+v", info.Era, Legacy, info)
+	} else if info.Protocol != "2025-06-18" {
+		t.Errorf(`info.Protocol = %q, want "2025-06-18": %+v`, info.Protocol, info)
 	}
 	call(t, c, "do", `{}`)
 	if eras.Era(s.Place()) != Legacy {
@@ -100,11 +102,16 @@ func TestProgressAndMetaReachWhomTheyAreFor(t *testing.T) {
 	r, err := c.Call(t.Context(), "slow", nil, CallOptions{
 		Meta: map[string]any{"key": "run-1"}, Progress: func(p Progress) { got = append(got, p) },
 	})
-	if err != nil || r.Content[0].Text != "run-1" {
-		t.Fatalf("it answered %+v, %v", r, err)
+	if err != nil {
+		t.Fatalf("it answered: got error %v, want none", err)
 	}
-	if len(got) != 3 || got[2] != (Progress{3, 3, "step"}) {
-		t.Errorf("the progress is %v", got)
+	if r.Content[0].Text != "run-1" {
+		t.Fatalf(`it answered: r.Content[0].Text = %q, want "run-1": %+v`, r.Content[0].Text, r)
+	}
+	if len(got) != 3 {
+		t.Errorf("the progress: len(got) = %d, want 3: %+v", len(got), got)
+	} else if got[2] != (Progress{3, 3, "step"}) {
+		t.Errorf("the progress: got[2] = %+v, want %+v", got[2], Progress{3, 3, "step"})
 	}
 }
 
@@ -190,8 +197,10 @@ func TestAProgramThatDoesNotStartSaysWhy(t *testing.T) {
 		t.Errorf(`err = %q, want "exit status 3" in it`, err.Error())
 	}
 	_, err = Dial(t.Context(), Server{Name: "none", Command: "there-is-no-such-program"}, Options{Environ: os.Environ()})
-	if ReasonOf(err) != Unreachable || fault.Of(err).Hint == "" {
-		t.Errorf("it ended with %v", err)
+	if ReasonOf(err) != Unreachable {
+		t.Errorf("got an error of the reason %q, want %q: %v", ReasonOf(err), Unreachable, err)
+	} else if fault.Of(err).Hint == "" {
+		t.Error("fault.Of(err).Hint is empty, want some")
 	}
 	if _, err = Dial(t.Context(), played(t, "unreadable"), Options{Eras: legacyOnly{}}); ReasonOf(err) != Closed && ReasonOf(err) != Malformed {
 		t.Errorf("it ended with %v", err)
@@ -231,8 +240,11 @@ func TestAProgramsChildrenEndWithIt(t *testing.T) {
 				t.Fatal(err)
 			}
 			child, err := strconv.Atoi(string(data))
-			if err != nil || !alive(child) {
-				t.Fatalf("its child %s does not live: %v", data, err)
+			if err != nil {
+				t.Fatalf("its child %s does not live: got error %v, want none", data, err)
+			}
+			if !alive(child) {
+				t.Fatalf("its child %s does not live: alive(child) = false, want true", data)
 			}
 			own := c.link.(*process).cmd.Process.Pid
 			end(c)
@@ -246,11 +258,15 @@ func TestAStubbornProgramIsKilled(t *testing.T) {
 	t.Parallel()
 	c := dial(t, played(t, "stubborn"), Options{Eras: legacyOnly{}})
 	own := c.link.(*process).cmd.Process.Pid
-	if err := c.Close(); err != nil || alive(own) {
-		t.Errorf("closed with %v, and it lives: %v", err, alive(own))
+	if err := c.Close(); err != nil {
+		t.Errorf("closed: got error %v, want none", err)
+	} else if alive(own) {
+		t.Error("closed: alive(own) = true, want false")
 	}
-	if _, err := c.Call(t.Context(), "do", nil, CallOptions{}); ReasonOf(err) != Closed || Sent(err) {
-		t.Errorf("a call after the end: %v", err)
+	if _, err := c.Call(t.Context(), "do", nil, CallOptions{}); ReasonOf(err) != Closed {
+		t.Errorf("a call after the end: got an error of the reason %q, want %q: %v", ReasonOf(err), Closed, err)
+	} else if Sent(err) {
+		t.Errorf("a call after the end: Sent(err) = true, want false: %v", err)
 	}
 }
 
@@ -262,8 +278,10 @@ func TestAProgramThatDoesNotReadIsNotWaitedFor(t *testing.T) {
 	defer cancel()
 	big := `{"x":"` + strings.Repeat("x", 1<<20) + `"}` // more than a pipe holds
 	_, err := c.Call(t.Context(), "do", json.RawMessage(big), CallOptions{Timeout: 500 * time.Millisecond})
-	if ReasonOf(err) != TimedOut || !Sent(err) {
-		t.Errorf("it ended with %v", err)
+	if ReasonOf(err) != TimedOut {
+		t.Errorf("got an error of the reason %q, want %q: %v", ReasonOf(err), TimedOut, err)
+	} else if !Sent(err) {
+		t.Errorf("Sent(err) = false, want true: %v", err)
 	}
 	<-c.Done() // half a line was written
 }
@@ -275,12 +293,16 @@ func TestStderrIsBoundedAndHoldsNoSecrets(t *testing.T) {
 	call(t, c, "do", `{}`)
 	p := c.link.(*process)
 	eventually(t, "its last line was read", func() bool { return strings.Contains(p.stderr(), "the key is") })
-	if text := p.stderr(); len(text) > tailSize || strings.Contains(text, "hunter2") {
-		t.Errorf("%d bytes are kept, the end of which is %q", len(text), text[len(text)-40:])
+	if text := p.stderr(); len(text) > tailSize {
+		t.Errorf("len(text) = %d, want at most %d", len(text), tailSize)
+	} else if strings.Contains(text, "hunter2") {
+		t.Errorf(`text = %q, want no "hunter2" in it`, text)
 	}
 	_ = c.Close()
-	if n := strings.Count(log.String(), "\n"); n > mostLogged+10 || strings.Contains(log.String(), "hunter2") {
-		t.Errorf("%d lines are logged", n)
+	if n := strings.Count(log.String(), "\n"); n > mostLogged+10 {
+		t.Errorf("n = %d, want at most %d", n, mostLogged+10)
+	} else if strings.Contains(log.String(), "hunter2") {
+		t.Errorf(`log.String() = %q, want no "hunter2" in it`, log.String())
 	}
 }
 
@@ -325,8 +347,10 @@ func TestAProgramThatPrintsThingsIsUnderstood(t *testing.T) {
 func TestWhatAServerAsksForIsRefusedAndPingsAreAnswered(t *testing.T) {
 	c := dial(t, played(t, "pings"), Options{Eras: legacyOnly{}})
 	text := string(call(t, c, "do", `{}`).Structured)
-	if !strings.Contains(text, `\"id\":\"p\",\"result\":{}`) || !strings.Contains(text, `-32601`) {
-		t.Errorf("it got %s", text)
+	if !strings.Contains(text, `\"id\":\"p\",\"result\":{}`) {
+		t.Errorf("text = %q, want %q in it", text, `\"id\":\"p\",\"result\":{}`)
+	} else if !strings.Contains(text, `-32601`) {
+		t.Errorf(`text = %q, want "-32601" in it`, text)
 	}
 }
 
@@ -340,13 +364,13 @@ func TestAResultThatIsNotWhatWasPromisedIsATypedError(t *testing.T) {
 		var e *Error
 		switch {
 		case !errors.As(err, &e):
-			t.Errorf("%s:: error %v, want a %T", lie, err, e)
+			t.Errorf("%s: error %v, want a %T", lie, err, e)
 		case e.Reason != want:
-			t.Errorf("%s:: e.Reason = %v, want %v: %+v", lie, e.Reason, want, e)
+			t.Errorf("%s: e.Reason = %v, want %v: %+v", lie, e.Reason, want, e)
 		case !e.Sent:
-			t.Errorf("%s:: e.Sent = false, want true: %+v", lie, e)
+			t.Errorf("%s: e.Sent = false, want true: %+v", lie, e)
 		case e.Unknown():
-			t.Errorf("%s:: e.Unknown() = true, want false: %+v", lie, e)
+			t.Errorf("%s: e.Unknown() = true, want false: %+v", lie, e)
 		}
 	}
 }
@@ -355,8 +379,10 @@ func TestArgumentsThatAreNoObjectAreNotSent(t *testing.T) {
 	c := dial(t, played(t, "old"), Options{Eras: legacyOnly{}})
 	for _, arguments := range []string{`[1]`, `{"a":`, `"x"`, ``, `{} {}`} {
 		_, err := c.Call(t.Context(), "do", json.RawMessage(arguments), CallOptions{})
-		if ReasonOf(err) != Misused || Sent(err) {
-			t.Errorf("%q: %v", arguments, err)
+		if ReasonOf(err) != Misused {
+			t.Errorf("%q: got an error of the reason %q, want %q: %v", arguments, ReasonOf(err), Misused, err)
+		} else if Sent(err) {
+			t.Errorf("%q: Sent(err) = true, want false: %v", arguments, err)
 		}
 	}
 }

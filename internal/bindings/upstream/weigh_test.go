@@ -61,7 +61,9 @@ func TestALargeAnswerThatThereIsNoMemoryForIsAProblem(t *testing.T) {
 	ctx, end := b.Scope(t.Context(), "ann")
 	defer end()
 	resp := &http.Response{Body: io.NopCloser(strings.NewReader(strings.Repeat("x", 2*lightBytes)))}
-	if _, err := readMessage(ctx, resp, 1<<20); err == nil || asProblem(err, false).reason != TooLarge {
-		t.Errorf("got %v", err)
+	if _, err := readMessage(ctx, resp, 1<<20); err == nil {
+		t.Error("got no error, want one")
+	} else if got := asProblem(err, false).reason; got != TooLarge {
+		t.Errorf("got an error of the reason %q, want %q: %v", got, TooLarge, err)
 	}
 }
