@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// selfSigned makes a certificate for example.com that nobody trusts.
+// selfSigned makes a certificate for example.com that is not trusted.
 func selfSigned(t *testing.T) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

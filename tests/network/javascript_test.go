@@ -90,7 +90,7 @@ setTimeout(() => c.abort(), 100);
 await fails(async () => (await fetch(slow, { signal: c.signal })).text(), "AbortError", "aborted");
 await fails(() => fetch(slow, { signal: AbortSignal.abort(new RangeError("mine")) }), "RangeError", "mine");
 assert(performance.now() - begin < 60_000);
-await fetch(process.env.SECURE + "/path", { signal: AbortSignal.timeout(3_600_000) }); // nobody waits for it
+await fetch(process.env.SECURE + "/path", { signal: AbortSignal.timeout(3_600_000) }); // no test waits for it
 `,
 	"errors": `
 const why = async (url) => fetch(url).then(() => { throw new Error(url); }, (e) => { assert(e instanceof TypeError, String(e)); return [e.cause.code, e.message].join(" "); });

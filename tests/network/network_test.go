@@ -89,7 +89,7 @@ type place struct {
 	// place for files that pass.
 	site, certs, tmp string
 	// What programs find in their environment: servers over TLS and without, one whose
-	// certificate nobody trusts, and a port at which nobody listens.
+	// certificate that is not trusted, and a port at which no program listens.
 	env map[string]string
 	// asked is told of each message.
 	asked func(body []byte)

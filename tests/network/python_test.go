@@ -331,7 +331,10 @@ except OSError as e:
 		t.Errorf("it was told %d times:\n%s", n, said)
 	}
 	said = p.run(t, "javascript", `await fetch("https://example.com/").catch((e) => console.log(e.name, e.message, e.cause.code));`)
-	if !strings.Contains(said, "TypeError fetch failed: this session has no network: a person allows hosts") || !strings.Contains(said, "ENETUNREACH") {
-		t.Errorf("JavaScript was told: %s", said)
+	if !strings.Contains(said, "TypeError fetch failed: this session has no network: a person allows hosts") {
+		t.Errorf("JavaScript was told: said = %q, want %q in it",
+			said, "TypeError fetch failed: this session has no network: a person allows hosts")
+	} else if !strings.Contains(said, "ENETUNREACH") {
+		t.Errorf(`JavaScript was told: said = %q, want "ENETUNREACH" in it`, said)
 	}
 }

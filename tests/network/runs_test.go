@@ -96,8 +96,10 @@ func TestWhatAnInterruptEnds(t *testing.T) {
 		printed, exit := p.execute(ctx, t, in, code)
 		stop()
 		cancel()
-		if exit.Code == 0 || printed == "" {
-			t.Errorf("%s: %+v %s", runtime, exit, printed)
+		if exit.Code == 0 {
+			t.Errorf("%s: the exit code is 0, want another: %s", runtime, printed)
+		} else if printed == "" {
+			t.Errorf("%s: it printed nothing, want what failed: %+v", runtime, exit)
 		}
 		if printed, exit := p.execute(t.Context(), t, in, again[runtime]); exit.Code != 0 {
 			t.Errorf("%s: %+v %s", runtime, exit.Error, printed)

@@ -56,8 +56,11 @@ func twoNumbers(b *testing.B, out string) (each, much float64) {
 	}
 	each, err := strconv.ParseFloat(words[0], 64)
 	much, err2 := strconv.ParseFloat(words[1], 64)
-	if err != nil || err2 != nil {
-		b.Fatalf("it prints %q", out)
+	if err != nil {
+		b.Fatalf("it prints %q: got error %v, want none", out, err)
+	}
+	if err2 != nil {
+		b.Fatalf("it prints %q: got error %v, want none", out, err2)
 	}
 	return each, much
 }

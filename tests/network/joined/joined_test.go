@@ -65,12 +65,18 @@ func TestProgramsReachWhatTheOperatorAllows(t *testing.T) {
 			}
 			m.prints(t, id, language, asks(language, secure.URL+"/b"), "secure GET /b")
 			e = m.prints(t, id, language, asks(language, plain.URL+"/shut"), "403 request")
-			if !strings.Contains(e.Notice, "GET /shut") || !strings.Contains(e.Notice, "network.allow") {
-				t.Errorf("%s: it is told %q", language, e.Notice)
+			if !strings.Contains(e.Notice, "GET /shut") {
+				t.Errorf(`%s: e.Notice = %q, want "GET /shut" in it`, language, e.Notice)
+			} else if !strings.Contains(e.Notice, "network.allow") {
+				t.Errorf(`%s: e.Notice = %q, want "network.allow" in it`, language, e.Notice)
 			}
 			e = m.run(t, id, language, asks(language, closed.URL+"/"))
-			if out := strings.TrimSpace(e.Stdout); out != "403 host" && out != "refused" || !strings.Contains(e.Notice, closed.address+" is not among the hosts that may be reached: the operator can allow it") {
-				t.Errorf("%s: it prints %q, and is told %q", language, out, e.Notice)
+			if out := strings.TrimSpace(e.Stdout); out != "403 host" && out != "refused" {
+				t.Errorf(`%s: it prints %q, want "403 host" or "refused"`, language, out)
+			}
+			refusal := closed.address + " is not among the hosts that may be reached: the operator can allow it"
+			if !strings.Contains(e.Notice, refusal) {
+				t.Errorf("%s: it is told %q, want %q in it", language, e.Notice, refusal)
 			}
 		}
 		for target, want := range map[string][]string{
@@ -108,15 +114,19 @@ func TestASessionIsNarrowed(t *testing.T) {
 		}
 		var forked struct{ Forks []string }
 		m.run(t, id, "python", "x = 1")
-		if failed := m.call(t, "fork_session", map[string]any{"session_id": id}, &forked); failed != "" || len(forked.Forks) != 1 {
-			t.Fatal(failed, forked)
+		if failed := m.call(t, "fork_session", map[string]any{"session_id": id}, &forked); failed != "" {
+			t.Fatalf(`failed = %q, want ""`, failed)
+		} else if len(forked.Forks) != 1 {
+			t.Fatalf("len(forked.Forks) = %d, want 1", len(forked.Forks))
 		}
 		reaches := func(m *model, id string, one, other bool) {
 			t.Helper()
 			for s, can := range map[site]bool{first: one, second: other} {
 				out := strings.TrimSpace(m.run(t, id, "python", asks("python", s.URL+"/")).Stdout)
-				if got := strings.HasSuffix(out, " GET /"); got != can || !got && out != "403 host" && out != "refused" {
-					t.Errorf("%s answers %q", s.address, out)
+				if got := strings.HasSuffix(out, " GET /"); got != can {
+					t.Errorf("%s answers: got %v, want %v: %q", s.address, got, can, out)
+				} else if !got && out != "403 host" && out != "refused" {
+					t.Errorf(`%s is refused with %q, want "403 host" or "refused"`, s.address, out)
 				}
 			}
 		}
@@ -140,12 +150,16 @@ func TestWithoutAllowanceThereIsNoNetwork(t *testing.T) {
 		m := start(t, t.TempDir(), isolation, nil)
 		for _, language := range languages {
 			e := m.run(t, m.create(t, nil), language, asks(language, s.URL+"/"))
-			if strings.Contains(e.Stdout, "GET") || isolation == "wasm" && strings.TrimSpace(e.Stdout) != "refused" {
-				t.Errorf("it prints %q", e.Stdout)
+			if strings.Contains(e.Stdout, "GET") {
+				t.Errorf("it prints %q, want no answer in it", e.Stdout)
+			} else if isolation == "wasm" && strings.TrimSpace(e.Stdout) != "refused" {
+				t.Errorf(`it prints %q, want "refused"`, e.Stdout)
 			}
 		}
-		if failed := m.call(t, "create_session", map[string]any{"network": []string{"a.test"}}, nil); !strings.Contains(failed, "programs have no network here") || !strings.Contains(failed, "PADDOCK_NET_ALLOW") {
-			t.Errorf("asking for hosts is answered with %s", failed)
+		if failed := m.call(t, "create_session", map[string]any{"network": []string{"a.test"}}, nil); !strings.Contains(failed, "programs have no network here") {
+			t.Errorf(`asking for hosts is answered: failed = %q, want "programs have no network here" in it`, failed)
+		} else if !strings.Contains(failed, "PADDOCK_NET_ALLOW") {
+			t.Errorf(`asking for hosts is answered: failed = %q, want "PADDOCK_NET_ALLOW" in it`, failed)
 		}
 	})
 }

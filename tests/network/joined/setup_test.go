@@ -101,8 +101,10 @@ func (m *model) prints(t testing.TB, id, language, code, want string) mcpserver.
 	if failed := m.call(t, "execute_code", map[string]any{"session_id": id, "language": language, "code": code, "timeout": int(paddocktest.Timeout.Seconds())}, &e); failed != "" {
 		t.Fatal(failed)
 	}
-	if !e.Success || strings.TrimSpace(e.Stdout) != want {
-		t.Errorf("%s\nprints %q, want %q; stderr %s; error %+v", code, e.Stdout, want, e.Stderr, e.Error)
+	if !e.Success {
+		t.Errorf("%s\nfails, want success: stdout %q; stderr %s; error %+v", code, e.Stdout, e.Stderr, e.Error)
+	} else if got := strings.TrimSpace(e.Stdout); got != want {
+		t.Errorf("%s\nprints %q, want %q; stderr %s", code, got, want, e.Stderr)
 	}
 	return e
 }

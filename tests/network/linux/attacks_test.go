@@ -103,8 +103,12 @@ func TestNothingButHTTPToAllowedHostsGetsOut(t *testing.T) {
 	for _, a := range attempts {
 		t.Run(a.name, func(t *testing.T) {
 			got, want := run(t, in, fill.Replace(a.code)), fill.Replace(a.want)
-			if part, isPart := strings.CutPrefix(want, "~"); isPart && !strings.Contains(got, part) || !isPart && got != want {
-				t.Errorf("it printed %s", got)
+			if part, isPart := strings.CutPrefix(want, "~"); isPart {
+				if !strings.Contains(got, part) {
+					t.Errorf("it printed %q, want %q in it", got, part)
+				}
+			} else if got != want {
+				t.Errorf("it printed %q, want %q", got, want)
 			}
 			if strings.Contains(got, "'200'") {
 				t.Errorf("it got out: %s", got)
@@ -141,8 +145,10 @@ func TestWhatIsRefusedIsSaidAndRulesChangeUnderWay(t *testing.T) {
 	if got := run(t, in, "curl -sS https://elsewhere.example/ 2>&1; true"); !strings.Contains(got, "403") {
 		t.Errorf("curl says %q", got)
 	}
-	if got := run(t, in, "curl -sS http://elsewhere.example/"); !strings.Contains(got, "elsewhere.example") || !strings.Contains(got, "paddock") {
-		t.Errorf("curl shows %q", got)
+	if got := run(t, in, "curl -sS http://elsewhere.example/"); !strings.Contains(got, "elsewhere.example") {
+		t.Errorf(`curl: got %q, want "elsewhere.example" in it`, got)
+	} else if !strings.Contains(got, "paddock") {
+		t.Errorf(`curl: got %q, want "paddock" in it`, got)
 	}
 	allowed := d.Policy()
 	d.SetPolicy(allowed.Narrow(allowed)) // the same rules, again
@@ -165,7 +171,7 @@ func TestWhatIsRefusedIsSaidAndRulesChangeUnderWay(t *testing.T) {
 		}
 	}
 	if len(d.Denials()) == 0 {
-		t.Error("nobody is told what was refused")
+		t.Error("the log does not say what was refused")
 	}
 }
 
@@ -188,8 +194,10 @@ func TestAMachineGetsOutWhoseFolderIsFilledLater(t *testing.T) {
 		t.Errorf("Node printed %q", got)
 	}
 	printed, err := node.(sandbox.ProcessManager).Printed(t.Context(), 0)
-	if err != nil || len(printed.Data) > 0 {
-		t.Errorf("Node complains: %s, %v", printed.Data, err)
+	if err != nil {
+		t.Errorf("Node complains: got error %v, want none", err)
+	} else if len(printed.Data) > 0 {
+		t.Errorf("Node complains: got %q, want none", printed.Data)
 	}
 }
 

@@ -72,7 +72,7 @@ func plainly() int {
 // their certificate is for.
 const site = "example.com"
 
-// resolver gives the servers' address, for their name and for one that nobody allows.
+// resolver gives the servers' address, for their name and for one that is not allowed.
 type resolver struct{}
 
 func (resolver) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, error) {

@@ -115,8 +115,10 @@ func (h *client) prints(id, language, code, want string) {
 		Error          any
 	}
 	h.must("execute_code", map[string]any{"session_id": id, "language": language, "code": code, "timeout": 120}, &e)
-	if !e.Success || strings.TrimSpace(e.Stdout) != want {
-		h.t.Errorf("%s\nprints %q, want %q; stderr %s; error %v", code, e.Stdout, want, e.Stderr, e.Error)
+	if !e.Success {
+		h.t.Errorf("%s\nfails, want success: stdout %q; stderr %s; error %v", code, e.Stdout, e.Stderr, e.Error)
+	} else if got := strings.TrimSpace(e.Stdout); got != want {
+		h.t.Errorf("%s\nprints %q, want %q; stderr %s", code, got, want, e.Stderr)
 	}
 }
 

@@ -77,8 +77,11 @@ func TestNPMInALinuxMachine(t *testing.T) {
 		t.Errorf("the second time: %+v", i)
 	}
 	packages, files := h.info(id)
-	if !slices.Contains(packages, "newer 1.0.0") || slices.ContainsFunc(files, func(f string) bool { return strings.Contains(f, "node_modules") }) {
-		t.Errorf("there are the packages %q and the files %q", packages, files)
+	if !slices.Contains(packages, "newer 1.0.0") {
+		t.Errorf(`there are the packages %q, want "newer 1.0.0" among them`, packages)
+	}
+	if slices.ContainsFunc(files, func(f string) bool { return strings.Contains(f, "node_modules") }) {
+		t.Errorf("there are the files %q, want none of node_modules", files)
 	}
 	h.refuses(id, "nowhere", "not_found", "nowhere")
 	h.refuses(id, "newer@7", "not_found")
@@ -112,8 +115,10 @@ func TestHostilePythonPackagesInALinuxMachine(t *testing.T) {
 		h.refuses(id, what, "denied")
 	}
 	packages, files := h.info(id)
-	if len(packages) != 0 || !slices.Equal(files, []string{"kept.txt"}) {
-		t.Errorf("there are the packages %q and the files %q", packages, files)
+	if len(packages) != 0 {
+		t.Errorf("there are the packages: len(packages) = %d, want none: %q", len(packages), packages)
+	} else if !slices.Equal(files, []string{"kept.txt"}) {
+		t.Errorf("there are the packages: files = %q, want %q", files, []string{"kept.txt"})
 	}
 	h.install(id, "newer==1.0")
 	h.prints(id, "python", "import newer, os; print(mine, newer.version, os.path.exists('/etc/owned.py'))", "1 1.0 False")

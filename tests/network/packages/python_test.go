@@ -55,8 +55,10 @@ func TestPythonPackagesInWebAssembly(t *testing.T) {
 	case len(files) != 0:
 		t.Errorf("files = %v, want none: %q", files, packages)
 	}
-	if i := h.install(id, "openpyxl"); !i.AlreadySatisfied || len(i.Installed) != 0 {
-		t.Errorf("the second time: %+v", i)
+	if i := h.install(id, "openpyxl"); !i.AlreadySatisfied {
+		t.Errorf("the second time: i.AlreadySatisfied = false, want true: %+v", i)
+	} else if len(i.Installed) != 0 {
+		t.Errorf("the second time: len(i.Installed) = %d, want none: %+v", len(i.Installed), i.Installed)
 	}
 	t.Run("versions", func(t *testing.T) {
 		h.install(id, "newer==1.0")
@@ -64,13 +66,17 @@ func TestPythonPackagesInWebAssembly(t *testing.T) {
 		if i := h.install(id, "newer"); !i.AlreadySatisfied {
 			t.Errorf("what is there: %+v", i)
 		}
-		if i := h.install(id, "--upgrade newer<2"); i.names() != "newer@1.5" || len(i.Notes) != 1 {
-			t.Errorf("an upgrade: %+v", i)
+		if i := h.install(id, "--upgrade newer<2"); i.names() != "newer@1.5" {
+			t.Errorf(`an upgrade: i.names() = %q, want "newer@1.5": %+v`, i.names(), i)
+		} else if len(i.Notes) != 1 {
+			t.Errorf("an upgrade: len(i.Notes) = %d, want 1: %q", len(i.Notes), i.Notes)
 		}
 		h.prints(id, "python", "import importlib, importlib.metadata; print(newer.version, importlib.reload(newer).version, importlib.metadata.version('newer'))", "1.0 1.5 1.5")
 		packages, _ := h.info(id)
-		if !slices.Contains(packages, "newer 1.5") || slices.Contains(packages, "newer 1.0") {
-			t.Errorf("there are the packages %q", packages)
+		if !slices.Contains(packages, "newer 1.5") {
+			t.Errorf(`there are the packages: packages = %q, want "newer 1.5" in it`, packages)
+		} else if slices.Contains(packages, "newer 1.0") {
+			t.Errorf(`there are the packages: packages = %q, want no "newer 1.0" in it`, packages)
 		}
 	})
 	t.Run("files of requirements, extras, several lines", func(t *testing.T) {
@@ -142,8 +148,10 @@ func TestHostilePythonPackages(t *testing.T) {
 	}
 	h.refuses(id, "", "invalid", "no package")
 	packages, files := h.info(id)
-	if len(packages) != 0 || !slices.Equal(files, []string{"kept.txt"}) {
-		t.Errorf("there are the packages %q and the files %q", packages, files)
+	if len(packages) != 0 {
+		t.Errorf("there are the packages: len(packages) = %d, want none: %q", len(packages), packages)
+	} else if !slices.Equal(files, []string{"kept.txt"}) {
+		t.Errorf("there are the packages: files = %q, want %q", files, []string{"kept.txt"})
 	}
 	h.prints(id, "python", "import os; print(mine, os.path.exists('.paddock/python'))", "1 False")
 	h.install(id, "autorun")
@@ -170,8 +178,10 @@ func TestAPackageBelongsToTheFirstIndex(t *testing.T) {
 	public.Mu.Lock()
 	defer public.Mu.Unlock()
 	for _, r := range public.Asked {
-		if strings.Contains(r.URL.Path, "house") || strings.Contains(r.URL.Path, "other") {
-			t.Errorf("the second index was asked for %s", r.URL.Path)
+		if strings.Contains(r.URL.Path, "house") {
+			t.Errorf(`the second index was asked for: r.URL.Path = %q, want no "house" in it`, r.URL.Path)
+		} else if strings.Contains(r.URL.Path, "other") {
+			t.Errorf(`the second index was asked for: r.URL.Path = %q, want no "other" in it`, r.URL.Path)
 		}
 	}
 }
@@ -226,8 +236,10 @@ func TestAnInstallationIsWholeOrNotThere(t *testing.T) {
 	<-given
 	h.refuses(id, "big", "exhausted", "disk")
 	packages, files := h.info(id)
-	if len(packages) != 0 || !slices.Equal(files, []string{"kept.txt"}) {
-		t.Errorf("there are the packages %q and the files %q", packages, files)
+	if len(packages) != 0 {
+		t.Errorf("there are the packages: len(packages) = %d, want none: %q", len(packages), packages)
+	} else if !slices.Equal(files, []string{"kept.txt"}) {
+		t.Errorf("there are the packages: files = %q, want %q", files, []string{"kept.txt"})
 	}
 	h.prints(id, "python", "import os; print(mine, os.path.exists('.paddock'))", "1 False")
 	var twice sync.WaitGroup

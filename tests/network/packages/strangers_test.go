@@ -58,7 +58,7 @@ func TestNPMPackagesOfStrangers(t *testing.T) {
 }
 
 // pypi is what has paddock use the index that this machine's pip is set up with, or pip's own.
-// Its files may be at another host, which is not public where a mirror stands in for it.
+// Its files may be at another host, which is not public where a mirror replaces it.
 func pypi(t *testing.T) []string {
 	t.Helper()
 	python, err := exec.LookPath("python3")
@@ -85,8 +85,10 @@ print(set.get(":env:.index-url") or set.get("global.index-url") or PyPI.simple_u
 	}
 	defer resp.Body.Close()
 	var page struct{ Files []struct{ URL string } }
-	if err := json.NewDecoder(resp.Body).Decode(&page); err != nil || len(page.Files) == 0 {
-		t.Fatalf("the index has no files of six: %v", err)
+	if err := json.NewDecoder(resp.Body).Decode(&page); err != nil {
+		t.Fatalf("the index has no files of six: got error %v, want none", err)
+	} else if len(page.Files) == 0 {
+		t.Fatal("the index has no files of six: page.Files is empty, want some")
 	}
 	file, err := resp.Request.URL.Parse(page.Files[0].URL)
 	if err != nil {

@@ -74,14 +74,16 @@ func TestAPersonOpensWhatASessionServes(t *testing.T) {
 	if status, body := get(t, c, at); status != 403 {
 		t.Errorf("without the link: %d %s", status, body)
 	}
-	if status, body := get(t, c, link); status != 200 || body != "<h1>from the session</h1>\n" {
-		t.Errorf("the link gives %d %s", status, body)
+	wantPage(t, "the link", c, link)
+	if status, body := get(t, c, at+"/nothing"); status != 404 {
+		t.Errorf("the program: status = %d, want 404: %s", status, body)
+	} else if !strings.Contains(body, "File not found") {
+		t.Errorf(`the program: body = %q, want "File not found" in it`, body)
 	}
-	if status, body := get(t, c, at+"/nothing"); status != 404 || !strings.Contains(body, "File not found") {
-		t.Errorf("the program says %d %s", status, body)
-	}
-	if got := s.run(id, "bash", "cat server.log"); strings.Contains(got, ".paddock") || !strings.Contains(got, "GET / HTTP/1.1") {
-		t.Errorf("the program was asked %s", got)
+	if got := s.run(id, "bash", "cat server.log"); strings.Contains(got, ".paddock") {
+		t.Errorf(`the program was asked: got %q, want no ".paddock" in it`, got)
+	} else if !strings.Contains(got, "GET / HTTP/1.1") {
+		t.Errorf(`the program was asked: got %q, want "GET / HTTP/1.1" in it`, got)
 	}
 
 	// Another server of the state folder's finds the machine as it was saved.
@@ -90,19 +92,39 @@ func TestAPersonOpensWhatASessionServes(t *testing.T) {
 	u, _ := url.Parse(at)
 	old, _ := url.Parse(s.base)
 	again := "http://" + u.Hostname() + ":" + old.Port()
-	if status, body := get(t, c, again); status != 200 || body != "<h1>from the session</h1>\n" {
-		t.Errorf("after a restart: %d %s", status, body)
-	}
+	wantPage(t, "after a restart", c, again)
 
 	// A model gets a URL like its user's.
 	var linked struct {
 		URL string `json:"preview_url"`
 	}
 	s.call("read_file", map[string]any{"session_id": id, "path": "http://localhost:8000/index.html", "link": true}, &linked)
-	if status, body := get(t, browser(t), linked.URL); status != 200 || body != "<h1>from the session</h1>\n" {
-		t.Errorf("the model's URL %s gives %d %s", linked.URL, status, body)
-	}
+	wantPage(t, "the model's URL", browser(t), linked.URL)
 
+	revokesFromTheCommandLine(t, s, id)
+	if status, _ := get(t, c, again); status != 403 {
+		t.Errorf("revoked it is %d, want 403", status)
+	}
+	label, _, _ := strings.Cut(u.Hostname(), ".")
+	isAudited(t, s, id, label)
+	s.stop()
+	isNotKept(t, s, link[strings.LastIndex(link, "/")+1:])
+}
+
+// wantPage checks that an address gives the page of the session's server.
+func wantPage(t *testing.T, about string, c *http.Client, at string) {
+	t.Helper()
+	const page = "<h1>from the session</h1>\n"
+	if status, body := get(t, c, at); status != 200 {
+		t.Errorf("%s: %s has the status %d, want 200: %s", about, at, status, body)
+	} else if body != page {
+		t.Errorf("%s: %s gives %q, want %q", about, at, body, page)
+	}
+}
+
+// revokesFromTheCommandLine lists a session's previews, and revokes them.
+func revokesFromTheCommandLine(t *testing.T, s *server, id string) {
+	t.Helper()
 	listed, err := s.paddock("session", "preview", id)
 	switch {
 	case err != nil:
@@ -115,11 +137,12 @@ func TestAPersonOpensWhatASessionServes(t *testing.T) {
 	if _, err := s.paddock("session", "preview", id, "--revoke"); err != nil {
 		t.Error(err)
 	}
-	if status, _ := get(t, c, again); status != 403 {
-		t.Errorf("revoked it is %d", status)
-	}
+}
+
+// isAudited checks that the audit log says who made, opened and revoked a preview.
+func isAudited(t *testing.T, s *server, id, label string) {
+	t.Helper()
 	var actions []string
-	label, _, _ := strings.Cut(u.Hostname(), ".")
 	for r, err := range audit.Read(filepath.Join(s.state, "audit"), audit.Filter{}) {
 		if err != nil {
 			t.Fatal(err)
@@ -132,9 +155,12 @@ func TestAPersonOpensWhatASessionServes(t *testing.T) {
 	if got := strings.Join(actions, ","); got != want {
 		t.Errorf("the audit log has %s, want %s", got, want)
 	}
-	s.stop()
-	signature := link[strings.LastIndex(link, "/")+1:]
-	err = filepath.WalkDir(s.state, func(path string, d os.DirEntry, err error) error {
+}
+
+// isNotKept checks that what opens a preview is neither on disk nor in the log.
+func isNotKept(t *testing.T, s *server, signature string) {
+	t.Helper()
+	err := filepath.WalkDir(s.state, func(path string, d os.DirEntry, err error) error {
 		if err == nil && d.Type().IsRegular() {
 			if data, err := os.ReadFile(path); err == nil && bytes.Contains(data, []byte(signature)) {
 				t.Errorf("what opens the preview is in %s", path)
@@ -142,8 +168,11 @@ func TestAPersonOpensWhatASessionServes(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil || strings.Contains(s.Log(), signature) {
-		t.Errorf("what opens the preview is in the log, or %v", err)
+	if err != nil {
+		t.Errorf("reading the state: got error %v, want none", err)
+	}
+	if strings.Contains(s.Log(), signature) {
+		t.Error("what opens the preview is in the log")
 	}
 }
 
@@ -161,8 +190,10 @@ func (s *server) preview(id string, port int) (link string) {
 	}
 	defer res.Body.Close()
 	var made struct{ URL string }
-	if err := json.NewDecoder(res.Body).Decode(&made); err != nil || res.StatusCode != 201 {
-		s.t.Fatalf("it says %v, %v", res.Status, err)
+	if err := json.NewDecoder(res.Body).Decode(&made); err != nil {
+		s.t.Fatalf("got error %v, want none", err)
+	} else if res.StatusCode != 201 {
+		s.t.Fatalf("res.StatusCode = %d, want 201", res.StatusCode)
 	}
 	return made.URL
 }
@@ -173,10 +204,53 @@ func TestEventsAndWebSocketsOfASession(t *testing.T) {
 	s.run(id, "bash", liveServer)
 	link := s.preview(id, 3000)
 	c, at := browser(t), origin(t, link)
+	seesNoCredentials(t, s, c, link, at)
+	u, _ := url.Parse(at)
+	cookies := map[string]string{}
+	for _, k := range c.Jar.Cookies(u) {
+		cookies[k.Name] = k.Value
+	}
+	if cookies["app"] != "1" {
+		t.Errorf(`the browser: cookies["app"] = %q, want "1"`, cookies["app"])
+	} else if cookies["paddock-preview"] == "" {
+		t.Error(`the browser: cookies["paddock-preview"] is empty, want some`)
+	}
+	other, _ := url.Parse("http://other.localhost:" + u.Port())
+	if all := c.Jar.Cookies(other); len(all) != 0 {
+		t.Errorf("another host has %v", all)
+	}
+
+	sendsEvents(t, c, at)
+	conn, r := webSocket(t, u, cookies["paddock-preview"])
+	echoes(t, conn, r)
+	// An answer without end goes on for as long as somebody reads, and then not.
+	res, err := c.Get(at + "/endless")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := io.CopyN(io.Discard, res.Body, 64<<20); err != nil {
+		t.Errorf("after %d bytes: %v", n, err)
+	}
+	res.Body.Close()
+
+	s.call("destroy_session", map[string]any{"session_id": id}, nil)
+	if _, err := r.ReadByte(); err == nil {
+		t.Error("a WebSocket outlives its session")
+	}
+	if status, _ := get(t, c, at); status != 403 {
+		t.Errorf("without its session it is %d", status)
+	}
+}
+
+// seesNoCredentials checks what the session's program sees of a request through its preview.
+func seesNoCredentials(t *testing.T, s *server, c *http.Client, link, at string) {
+	t.Helper()
 	status, body := get(t, c, link, "Authorization", "Bearer "+s.Token)
 	var seen map[string]string
-	if err := json.Unmarshal([]byte(body), &seen); err != nil || status != 200 {
-		t.Fatalf("it says %d %s", status, body)
+	if err := json.Unmarshal([]byte(body), &seen); err != nil {
+		t.Fatalf("got error %v, want none", err)
+	} else if status != 200 {
+		t.Fatalf("status = %d, want 200: %s", status, body)
 	}
 	switch {
 	case strings.Contains(body, s.Token):
@@ -190,19 +264,11 @@ func TestEventsAndWebSocketsOfASession(t *testing.T) {
 		t.Errorf(`the program sees: seen["x-forwarded-host"] = %v, want %v: %s`,
 			seen["x-forwarded-host"], seen["host"], body)
 	}
-	u, _ := url.Parse(at)
-	cookies := map[string]string{}
-	for _, k := range c.Jar.Cookies(u) {
-		cookies[k.Name] = k.Value
-	}
-	if cookies["app"] != "1" || cookies["paddock-preview"] == "" {
-		t.Errorf("the browser has %v", cookies)
-	}
-	other, _ := url.Parse("http://other.localhost:" + u.Port())
-	if all := c.Jar.Cookies(other); len(all) != 0 {
-		t.Errorf("another host has %v", all)
-	}
+}
 
+// sendsEvents reads three events as they come.
+func sendsEvents(t *testing.T, c *http.Client, at string) {
+	t.Helper()
 	res, err := c.Get(at + "/events")
 	if err != nil {
 		t.Fatal(err)
@@ -217,33 +283,21 @@ func TestEventsAndWebSocketsOfASession(t *testing.T) {
 		t.Error(err)
 	}
 	res.Body.Close()
+}
 
-	conn, r := webSocket(t, u, cookies["paddock-preview"])
+// echoes sends two texts over a WebSocket and reads them back.
+func echoes(t *testing.T, conn net.Conn, r *bufio.Reader) {
+	t.Helper()
 	for _, text := range []string{"one", "two"} {
 		if _, err := conn.Write(append([]byte{0x81, 0x80 | byte(len(text)), 0, 0, 0, 0}, text...)); err != nil {
 			t.Fatal(err)
 		}
 		frame := make([]byte, 2+5+len(text))
-		if _, err := io.ReadFull(r, frame); err != nil || string(frame[2:]) != "echo "+text {
-			t.Errorf("it gives %q, %v", frame, err)
+		if _, err := io.ReadFull(r, frame); err != nil {
+			t.Errorf("got error %v, want none", err)
+		} else if string(frame[2:]) != "echo "+text {
+			t.Errorf("string(frame[2:]) = %q, want %q", string(frame[2:]), "echo "+text)
 		}
-	}
-
-	// An answer without end goes on for as long as somebody reads, and then not.
-	if res, err = c.Get(at + "/endless"); err != nil {
-		t.Fatal(err)
-	}
-	if n, err := io.CopyN(io.Discard, res.Body, 64<<20); err != nil {
-		t.Errorf("after %d bytes: %v", n, err)
-	}
-	res.Body.Close()
-
-	s.call("destroy_session", map[string]any{"session_id": id}, nil)
-	if _, err := r.ReadByte(); err == nil {
-		t.Error("a WebSocket outlives its session")
-	}
-	if status, _ := get(t, c, at); status != 403 {
-		t.Errorf("without its session it is %d", status)
 	}
 }
 
@@ -292,14 +346,20 @@ python3 evil.py 8000 `+port+` > /dev/null 2>&1 &
 for p in 8000 `+port+`; do until (exec 3<>/dev/tcp/127.0.0.1/$p) 2>/dev/null; do :; done; done`)
 	c := browser(t)
 	goods, evils := s.preview(good, 8000), s.preview(evil, 8000)
-	if status, body := get(t, c, evils); status != 200 || body != "evil" {
-		t.Fatalf("it says %d %s", status, body)
+	if status, body := get(t, c, evils); status != 200 {
+		t.Fatalf("status = %d, want 200: %s", status, body)
+	} else if body != "evil" {
+		t.Fatalf(`body = %q, want "evil"`, body)
 	}
-	if status, body := get(t, c, goods); status != 200 || strings.Contains(body, "evil") {
-		t.Errorf("the other's preview is %d %s", status, body)
+	if status, body := get(t, c, goods); status != 200 {
+		t.Errorf("the other's preview: status = %d, want 200: %s", status, body)
+	} else if strings.Contains(body, "evil") {
+		t.Errorf(`the other's preview: body = %q, want no "evil" in it`, body)
 	}
-	if status, body := get(t, c, s.base+"/healthz"); status != 200 || !strings.Contains(body, "ok") {
-		t.Errorf("paddock is %d %s", status, body)
+	if status, body := get(t, c, s.base+"/healthz"); status != 200 {
+		t.Errorf("paddock: status = %d, want 200: %s", status, body)
+	} else if !strings.Contains(body, "ok") {
+		t.Errorf(`paddock: body = %q, want "ok" in it`, body)
 	}
 	// Its cookie and its signature open its own preview alone, also at the other's address.
 	u, _ := url.Parse(evils)
@@ -318,8 +378,10 @@ for p in 8000 `+port+`; do until (exec 3<>/dev/tcp/127.0.0.1/$p) 2>/dev/null; do
 		}
 	}
 	// The machine's own way out, and paddock's port of this host, are not the box's.
-	if status, body := get(t, c, s.preview(evil, 1)); status != 502 || !strings.Contains(body, "no program in the sandbox listens at port 1") {
-		t.Errorf("where nobody listens: %d %s", status, body)
+	if status, body := get(t, c, s.preview(evil, 1)); status != 502 {
+		t.Errorf("where no program listens: status = %d, want 502: %s", status, body)
+	} else if !strings.Contains(body, "no program in the sandbox listens at port 1") {
+		t.Errorf(`where no program listens: body = %q, want "no program in the sandbox listens at port 1" in it`, body)
 	}
 	s.run(good, "bash", "kill %1 2>/dev/null; pkill -f http.server || true")
 }

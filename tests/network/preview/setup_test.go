@@ -93,8 +93,10 @@ func (s *server) call(tool string, args map[string]any, out any) {
 			Content json.RawMessage `json:"structuredContent"`
 		} `json:"result"`
 	}
-	if err := json.NewDecoder(res.Body).Decode(&got); err != nil || got.Result.IsError {
-		s.t.Fatalf("%s says %s, %v", tool, got.Result.Content, err)
+	if err := json.NewDecoder(res.Body).Decode(&got); err != nil {
+		s.t.Fatalf("%s: got error %v, want none", tool, err)
+	} else if got.Result.IsError {
+		s.t.Fatalf("%s: got.Result.IsError = true, want false", tool)
 	}
 	if out == nil {
 		return
@@ -173,8 +175,11 @@ func get(t *testing.T, c *http.Client, at string, headers ...string) (int, strin
 func origin(t *testing.T, link string) string {
 	t.Helper()
 	u, err := url.Parse(link)
-	if err != nil || !strings.HasSuffix(u.Hostname(), ".localhost") {
-		t.Fatalf("the link is %q, %v", link, err)
+	if err != nil {
+		t.Fatalf("the link is %q: got error %v, want none", link, err)
+	}
+	if !strings.HasSuffix(u.Hostname(), ".localhost") {
+		t.Fatalf(`the link is %q: u.Hostname() = %q, want it to end with ".localhost"`, link, u.Hostname())
 	}
 	return u.Scheme + "://" + u.Host
 }

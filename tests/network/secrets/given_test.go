@@ -45,8 +45,10 @@ except Exception as e:
 			cmd := exec.CommandContext(t.Context(), sandboxtest.Binary(t), append(append([]string{"skill", "run"}, flags(isolation, s, other)...), "asks", "ask.py")...)
 			cmd.Env, cmd.Stderr = h.env, &stderr
 			out, err := cmd.Output()
-			if got := strings.TrimSpace(string(out)); err != nil || got != "['HEADER_KEY'] 200\nhost" {
-				t.Errorf("it prints %q, %v: %s", got, err, &stderr)
+			if got := strings.TrimSpace(string(out)); err != nil {
+				t.Errorf("got error %v, want none: %s", err, &stderr)
+			} else if want := "['HEADER_KEY'] 200\nhost"; got != want {
+				t.Errorf("it prints %q, want %q: %s", got, want, &stderr)
 			}
 			expect(t, "the script", s, 1, 0, 0, 0)
 			for _, want := range []string{"the skill declares the host evil.test, which programs may not reach here", "the skill declares the secret MISSING_KEY: MISSING_KEY is not among"} {

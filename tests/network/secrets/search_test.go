@@ -75,7 +75,7 @@ func (f *finder) look(where string, data []byte, depth int) {
 			}
 			at += next
 			if r, err := open(bytes.NewReader(data[at:])); err == nil {
-				// What is damaged, or is no such thing, gives as much as there is of it.
+				// What is damaged, or of another format, gives as much as there is of it.
 				inner, _ := io.ReadAll(io.LimitReader(r, most))
 				if d, ok := r.(*zstd.Decoder); ok {
 					d.Close()

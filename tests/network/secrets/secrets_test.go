@@ -184,8 +184,10 @@ func btoi(b bool) int {
 func (h *setup) fork(t *testing.T, m *paddocktest.Client, id string) string {
 	t.Helper()
 	var forked struct{ Forks []string }
-	if failed := h.call(t, m, "fork_session", map[string]any{"session_id": id}, &forked); failed != "" || len(forked.Forks) != 1 {
-		t.Fatal(failed, forked)
+	if failed := h.call(t, m, "fork_session", map[string]any{"session_id": id}, &forked); failed != "" {
+		t.Fatalf(`failed = %q, want ""`, failed)
+	} else if len(forked.Forks) != 1 {
+		t.Fatalf("len(forked.Forks) = %d, want 1", len(forked.Forks))
 	}
 	return forked.Forks[0]
 }
@@ -327,8 +329,12 @@ func TestAPlaceholderIsWorthNothingElsewhere(t *testing.T) {
 			id, second := h.create(t, m, map[string]any{}), h.create(t, m, map[string]any{"secrets": []string{"HEADER_KEY"}})
 			env := h.run(t, m, second, "python", "import os; print(os.environ['HEADER_KEY'], [k for k in os.environ if k.endswith('_KEY')])").Stdout
 			other, has, _ := strings.Cut(strings.TrimSpace(env), " ")
-			if !strings.HasPrefix(other, "paddock-secret-HEADER_KEY-") || has != "['HEADER_KEY']" {
-				t.Fatalf("a session that was given one secret has %s", env)
+			if !strings.HasPrefix(other, "paddock-secret-HEADER_KEY-") {
+				t.Fatalf(`a session that was given one secret has %s: other = %q, want it to begin with "paddock-secret-HEADER_KEY-"`,
+					env, other)
+			}
+			if has != "['HEADER_KEY']" {
+				t.Fatalf(`a session that was given one secret has %s: has = %q, want "['HEADER_KEY']"`, env, has)
 			}
 			text := python + "key, other = os.environ['HEADER_KEY'], '" + other + "'\n"
 			for _, one := range misuses {
@@ -374,8 +380,11 @@ func (h *setup) heard(t *testing.T, evil, s *site) {
 	if f.look("evil", []byte(told(evil)), 0); len(f.found) > 0 {
 		t.Errorf("another host was told %s", told(evil))
 	}
-	if n := strings.Count(told(s), core); n != 1 || strings.Contains(told(s), "paddock-secret-") {
-		t.Errorf("the host was told %d values: %s", n, told(s))
+	if n := strings.Count(told(s), core); n != 1 {
+		t.Errorf("the host was told %d values, want 1: %s", n, told(s))
+	}
+	if strings.Contains(told(s), "paddock-secret-") {
+		t.Errorf("the host was told a placeholder: %s", told(s))
 	}
 	s.came()
 }
@@ -414,7 +423,7 @@ func (h *setup) lessAndLess(t *testing.T, m *paddocktest.Client, s, evil *site, 
 		t.Error(err)
 	}
 	m = h.start(t, "--isolation", isolation, "--net-allow", s.address+"!private")
-	says("where nobody allows it any more", "not among those that sessions may have here now")
+	says("where it is no longer allowed", "not among those that sessions may have here now")
 	if failed := h.call(t, m, "create_session", map[string]any{"secrets": []string{"HEADER_KEY"}}, nil); failed == "" {
 		t.Error("a session was made with secrets where there are none")
 	}
@@ -434,7 +443,10 @@ func (h *setup) lessAndLess(t *testing.T, m *paddocktest.Client, s, evil *site, 
 		return len(slices.DeleteFunc(files, func(f os.DirEntry) bool { return !strings.HasPrefix(f.Name(), "given-") }))
 	}
 	before := given()
-	if failed := h.call(t, m, "destroy_session", map[string]any{"session_id": id}, nil); failed != "" || given() != before-1 {
-		t.Errorf("a session that has ended is not forgotten: %d, %d; %s", before, given(), failed)
+	if failed := h.call(t, m, "destroy_session", map[string]any{"session_id": id}, nil); failed != "" {
+		t.Errorf("ending the session: got %s, want no failure", failed)
+	}
+	if got := given(); got != before-1 {
+		t.Errorf("a session that has ended is not forgotten: got %d, want %d", got, before-1)
 	}
 }
