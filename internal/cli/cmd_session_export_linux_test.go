@@ -51,7 +51,7 @@ cat "$0/archive"; ls -A "$0"; exit $code`
 	inside.Stderr = &stderr
 	out, err := inside.Output()
 	if inside.ProcessState == nil {
-		t.Fatal("inside.ProcessState: got nil, want one")
+		t.Fatalf("the program did not run: %v", err)
 	}
 	if inside.ProcessState.ExitCode() != exitFailed {
 		t.Errorf("inside.ProcessState.ExitCode(): got %v, want %v", inside.ProcessState.ExitCode(), exitFailed)

@@ -186,7 +186,7 @@ func TestHostileNamesInAddressesAreRefused(t *testing.T) {
 		r := post(t, url+to[0], called(1, "1", ""), append([]string{"Owner: ann"}, to[1:]...)...)
 		body := bodyOf(t, r)
 		wantEqual(t, fmt.Sprintf("%s: r.StatusCode", name), r.StatusCode, http.StatusBadRequest)
-		wantPart(t, fmt.Sprintf("%s", name), body, `"code":-32600`)
+		wantPart(t, name, body, `"code":-32600`)
 		wantEqual(t, fmt.Sprintf(`%s: strings.Count(body, "invalid")`, name), strings.Count(body, "invalid"), 1)
 	}
 	if all, err := s.config.Sessions.List("ann"); err != nil {

@@ -20,11 +20,3 @@ func wantPart(t *testing.T, what, text, part string) {
 		t.Errorf("%s: got %s, want %q in it", what, text, part)
 	}
 }
-
-// wantNoPart fails the test if a text has a part.
-func wantNoPart(t *testing.T, what, text, part string) {
-	t.Helper()
-	if strings.Contains(text, part) {
-		t.Errorf("%s: got %s, want no %q in it", what, text, part)
-	}
-}
