@@ -36,7 +36,8 @@ type Env struct {
 	Log                *slog.Logger
 	// Transport is how requests reach the process; empty means its command line.
 	Transport string
-	Version   string
+	// Version is paddock's own: MCP clients, other servers and telemetry learn it.
+	Version string
 	// NewBackends makes what programs run in; nil means [NewBackends]. Tests set fakes.
 	NewBackends MakeBackends
 

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"io"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"paddock/internal/app"
 	"paddock/internal/sandbox/sandboxtest"
 )
 
@@ -118,6 +120,34 @@ func TestMCPServesWhatTheConfigurationSays(t *testing.T) {
 	}
 	c.stdin.Close()
 	c.ends()
+}
+
+// A client learns the version that paddock was linked with.
+func TestMCPTellsItsOwnVersion(t *testing.T) {
+	before := version
+	t.Cleanup(func() { version = before })
+	version = "7.8.9"
+	t.Setenv("PADDOCK_STATE_DIR", t.TempDir())
+	t.Setenv("PADDOCK_CACHE_DIR", t.TempDir())
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	t.Chdir(t.TempDir())
+	hello := `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`
+	var stdout, stderr bytes.Buffer
+	p := &cli{stdin: strings.NewReader(hello + "\n"), stdout: &stdout, stderr: &stderr, Env: app.Env{NewBackends: newFake}}
+	if code := p.main(t.Context(), []string{"mcp"}); code != 0 {
+		t.Fatalf("paddock mcp ends with %d, want 0: %s", code, &stderr)
+	}
+	var answer struct {
+		Result struct {
+			ServerInfo struct{ Version string }
+		}
+	}
+	if err := json.Unmarshal(stdout.Bytes(), &answer); err != nil {
+		t.Fatalf("the answer to initialize is %q: %v", &stdout, err)
+	}
+	if got := answer.Result.ServerInfo.Version; got != version {
+		t.Errorf("initialize gives the version %q, want %q", got, version)
+	}
 }
 
 func TestMCPRunsCodeAndEndsWithItsInput(t *testing.T) {

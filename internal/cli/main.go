@@ -62,7 +62,7 @@ func usage(format string, args ...any) *fault.Error {
 }
 
 func (cl *cli) main(ctx context.Context, args []string) (code int) {
-	cl.Log = slog.New(slog.DiscardHandler)
+	cl.Log, cl.Version = slog.New(slog.DiscardHandler), build().Version
 	root := cl.root()
 	args, running := endFlags(root, args)
 	defer func() {
