@@ -40,19 +40,30 @@ func (c *Client) wantTranslation(f Frame) error {
 	c.translating++
 	translate := c.translate
 	c.serving.Go(func() {
-		t := translation(c.ctx, translate, s)
-		c.mu.Lock()
-		c.translating-- // before the child can ask for the next
-		c.mu.Unlock()
-		err := c.conn.WriteJSON(KindTranslated, f.ID, t)
-		if errors.Is(err, errTooLong) {
-			err = c.conn.WriteJSON(KindTranslated, f.ID, untranslated("SyntaxError", "the JavaScript of the program is too long"))
-		}
-		if err != nil {
+		if err := c.translated(f.ID, translation(c.ctx, translate, s)); err != nil {
 			c.fail(err)
 		}
 	})
 	return nil
+}
+
+// translated answers a child. A translation counts until its answer is the next to be
+// written: then the child can ask for another. Where the child does not read, the answers
+// that wait for that count, so that it gets the server to hold one more than it may ask for.
+func (c *Client) translated(id uint32, t sandbox.Translation) error {
+	body, err := json.Marshal(t)
+	if err == nil && len(body) > maxBody {
+		body, err = json.Marshal(untranslated("SyntaxError", "the JavaScript of the program is too long"))
+	}
+	if err != nil {
+		return fmt.Errorf("encoding a translation: %w", err)
+	}
+	c.conn.mu.Lock()
+	defer c.conn.mu.Unlock()
+	c.mu.Lock()
+	c.translating--
+	c.mu.Unlock()
+	return c.conn.writeLocked(KindTranslated, id, body)
 }
 
 // translation calls translate, and has an error be the program's.
