@@ -322,3 +322,38 @@ func declaredBy(spec ast.Spec, names map[string]bool) {
 		}
 	}
 }
+
+// A package's comment names the package, so that a renamed one is not called by its old name.
+func TestPackageCommentsNameTheirPackage(t *testing.T) {
+	seen := 0
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (d.Name() == "testdata" || len(d.Name()) > 1 && strings.HasPrefix(d.Name(), ".")) {
+			return filepath.SkipDir
+		}
+		if !strings.HasSuffix(path, ".go") {
+			return nil
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.PackageClauseOnly|parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		name, ok := strings.CutPrefix(f.Doc.Text(), "Package ")
+		if !ok {
+			return nil
+		}
+		seen++
+		if name, _, _ = strings.Cut(name, " "); name != f.Name.Name {
+			t.Errorf("%s: the comment is of package %s, want %s", path, name, f.Name.Name)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if seen < 50 {
+		t.Errorf("found %d package comments, want at least 50", seen)
+	}
+}

@@ -14,6 +14,7 @@ import (
 	"paddock/internal/secret"
 	"paddock/internal/session"
 	"paddock/internal/skill"
+	"paddock/internal/textsafe"
 )
 
 // sessionSecrets is how sessions have secrets: those that the operator names, of those that are
@@ -244,7 +245,7 @@ func (a *App) Declared(m skill.Manifest) (g Grants, warnings []string, err error
 	g = Grants{Hosts: []string{}, Secrets: []string{}}
 	for _, rule := range m.Hosts {
 		if err := a.network.Check([]string{rule}); err != nil {
-			warnings = append(warnings, "the skill declares the host "+rule+", which programs may not reach here: --net-allow or network.allow lets them")
+			warnings = append(warnings, "the skill declares the host "+textsafe.Escape(rule)+", which programs may not reach here: --net-allow or network.allow lets them")
 			continue
 		}
 		g.Hosts = append(g.Hosts, rule)
@@ -255,7 +256,7 @@ func (a *App) Declared(m skill.Manifest) (g Grants, warnings []string, err error
 	}
 	for _, name := range m.Secrets {
 		if err := a.secrets.check(name, kept[name]); err != nil {
-			warnings = append(warnings, "the skill declares the secret "+name+": "+fault.Of(err).Message)
+			warnings = append(warnings, "the skill declares the secret "+textsafe.Escape(name)+": "+fault.Of(err).Message)
 			continue
 		}
 		g.Secrets = append(g.Secrets, name)
@@ -283,7 +284,7 @@ func (g *sessionSecrets) unreached(owner session.Owner, names []string, reach eg
 			}
 			far := slices.DeleteFunc(goalsOf(e.Hosts), func(host string) bool { return host == "" || reach.Names(host) })
 			if len(far) == len(e.Hosts) {
-				all = append(all, fmt.Sprintf("the secret %s is for %s, which programs may not reach: --net-allow or network.allow lets them", name, shortList(far)))
+				all = append(all, fmt.Sprintf("the secret %s is for %s, which programs may not reach: --net-allow or network.allow lets them", textsafe.Escape(name), textsafe.Escape(shortList(far))))
 			}
 		}
 	}

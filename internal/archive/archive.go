@@ -1,4 +1,4 @@
-// Package bundle reads archives that come from anywhere, entry by entry: tar,
+// Package archive reads archives that come from anywhere, entry by entry: tar,
 // tar.gz and zip. It bounds what they unpack to; nothing is written, and what
 // entries are called is for the receiver to judge.
 package archive

@@ -59,12 +59,13 @@ func (r *Runner) runKept(ctx context.Context, job Job, call Call) ([]byte, error
 			return nil, failure(job, err, false, false, nil)
 		}
 	}
-	unhurried := context.AfterFunc(limited, p.kill)
+	stop := context.AfterFunc(limited, p.kill)
 	code, last, body, err := p.exchange(in, job.MaxOutput)
-	inTime := unhurried()
+	inTime := stop() // it was not killed
 	if err != nil {
 		p.kill()
 		<-p.ended
+		p.close()
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}

@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"paddock/internal/blob"
 	"paddock/internal/fault"
@@ -253,19 +252,6 @@ func RemoveAll(dir string, files blob.Files) error {
 		return err
 	}
 	return os.RemoveAll(dir) // with what an interrupted write left
-}
-
-// Latest is when the newest checkpoint of a folder was made; zero: there is none.
-func Latest(dir string, files blob.Files) (time.Time, error) {
-	l, err := Open(dir, files)
-	if err != nil || len(l.numbers) == 0 {
-		return time.Time{}, err
-	}
-	m, err := l.Get(l.last)
-	if err != nil {
-		return time.Time{}, err
-	}
-	return m.At, nil
 }
 
 // SyncAll makes what was removed below an owner's folder of checkpoints stay so

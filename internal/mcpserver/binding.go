@@ -46,7 +46,7 @@ func (s *Server) bind(ctx context.Context, from transport.Caller) (Bound, error)
 	return b, err
 }
 
-// keeps tells whether calls that name no session share one.
+// keeps reports whether calls that name no session share one.
 func (b Bound) keeps() bool { return b.Default != "" || b.Session != "" }
 
 // defaultOf gives the session of requests that name none; empty: there is none (yet).
@@ -185,7 +185,7 @@ func (p *passing) of(owner session.Owner) []session.ID {
 	return slices.Clone(p.byOwner[owner])
 }
 
-// claim forgets one, and tells whether nobody has named it meanwhile.
+// claim forgets one, and reports whether nobody has named it meanwhile.
 func (p *passing) claim(owner session.Owner, id session.ID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -214,7 +214,7 @@ func (s *Server) Named(owner session.Owner, id session.ID) {
 }
 
 // makeRoom ends one of an owner's passing sessions in which nothing runs, and
-// tells whether there was one.
+// reports whether there was one.
 func (s *Server) makeRoom(ctx context.Context, owner session.Owner) bool {
 	for _, id := range s.passing.of(owner) {
 		info, err := s.config.Sessions.Info(owner, id)
@@ -262,7 +262,7 @@ func (c *call) inSession(ctx context.Context, given session.ID, settings session
 	}
 }
 
-// gone tells whether a session does not exist any more; otherwise it was
+// gone reports whether a session does not exist any more; otherwise it was
 // something in it that was not found.
 func (s *Server) gone(owner session.Owner, id session.ID) bool {
 	_, err := s.config.Sessions.Info(owner, id)
@@ -343,7 +343,7 @@ func (a *answer) andSession(line string) {
 	a.texts = append(a.texts, line)
 }
 
-// full tells whether there is no room for a session until another one goes.
+// full reports whether there is no room for a session until another one goes.
 // What waiting helps against, such as too many in use at once, is none of that.
 func full(err error) bool {
 	f := fault.Of(err)

@@ -109,7 +109,7 @@ func showAll(id session.ID, execution string, displays []sandbox.Display, forPic
 	return list
 }
 
-// tooLarge tells whether a picture is unfit for no other reason than its size.
+// tooLarge reports whether a picture is unfit for no other reason than its size.
 func tooLarge(mime string, data []byte) bool {
 	if http.DetectContentType(data) != mime {
 		return false

@@ -284,5 +284,5 @@ func wheelMetadata(file io.ReaderAt, size int64) ([]byte, error) {
 			return readBounded(content, maxMetadata)
 		}
 	}
-	return nil, errors.New("packages: a wheel without metadata")
+	return nil, errors.New("pkgproxy: a wheel without metadata")
 }

@@ -23,7 +23,7 @@ const maxValues = 1_000_000
 // maxDepth bounds how deep values lie in each other that nobody reads.
 const maxDepth = 200
 
-var errJSON = errors.New("packages: an answer that is not the JSON that it should be")
+var errJSON = errors.New("pkgproxy: an answer that is not the JSON that it should be")
 
 // window lets a reader read so far and no further.
 type window struct {

@@ -270,7 +270,7 @@ func manifestOf(from io.Reader) (manifest []byte, err error) {
 		err = nil
 	}
 	if err == nil && (manifest == nil || !json.Valid(manifest)) {
-		err = errors.New("packages: a tarball without a package.json")
+		err = errors.New("pkgproxy: a tarball without a package.json")
 	}
 	return bytes.TrimPrefix(manifest, []byte("\xef\xbb\xbf")), err
 }

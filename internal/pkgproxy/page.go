@@ -183,12 +183,12 @@ func (s *store) openPage(key string) *page {
 	}
 	p, err := readPage(file)
 	if err == nil && p.Key != key {
-		err = errors.New("packages: a page of another key")
+		err = errors.New("pkgproxy: a page of another key")
 	}
 	if err == nil && !s.knows(name, p.info) {
 		var sum string
 		if sum, err = sumOf(file, p.End); err == nil && sum != p.SHA256 {
-			err = errors.New("packages: a page that was changed")
+			err = errors.New("pkgproxy: a page that was changed")
 		}
 	}
 	if err != nil {
@@ -212,7 +212,7 @@ func readPage(file *os.File) (*page, error) {
 	size, err := strconv.ParseInt(string(digits[:]), 16, 64)
 	at := info.Size() - headDigits - size
 	if err != nil || size < 2 || size > maxHead || at < 0 {
-		return nil, errors.New("packages: a page without a head")
+		return nil, errors.New("pkgproxy: a page without a head")
 	}
 	text := make([]byte, size)
 	if _, err := file.ReadAt(text, at); err != nil {
@@ -223,7 +223,7 @@ func readPage(file *os.File) (*page, error) {
 		return nil, err
 	}
 	if p.Lines < 0 || p.End < p.Lines || p.End != at {
-		return nil, errors.New("packages: a page whose parts are not where it says")
+		return nil, errors.New("pkgproxy: a page whose parts are not where it says")
 	}
 	return p, nil
 }

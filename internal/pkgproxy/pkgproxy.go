@@ -1,4 +1,4 @@
-// Package packages is the front of the package indexes that whoever runs paddock has
+// Package pkgproxy is the front of the package indexes that whoever runs paddock has
 // configured: sandboxes see one index of Python packages and one npm registry, which
 // are this one ([Packages.Handler]), and the host asks the real ones.
 //

@@ -79,14 +79,14 @@ const maxTagSets = 256
 func parseWheelName(name string) (*pypi.WheelInfo, error) {
 	parts := strings.Split(strings.TrimSuffix(name, ".whl"), "-")
 	if len(name) > maxFileName || len(parts) < 5 {
-		return nil, errors.New("packages: no name of a wheel")
+		return nil, errors.New("pkgproxy: no name of a wheel")
 	}
 	sets := 1
 	for _, part := range parts[len(parts)-3:] {
 		sets *= 1 + strings.Count(part, ".")
 	}
 	if sets > maxTagSets {
-		return nil, errors.New("packages: a wheel's name with too many tags")
+		return nil, errors.New("pkgproxy: a wheel's name with too many tags")
 	}
 	return pypi.ParseWheelName(name)
 }

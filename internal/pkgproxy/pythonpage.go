@@ -91,7 +91,7 @@ func (p *project) put(f projectFile) error {
 	return p.out.add(row{Version: f.version, Name: f.name, Published: f.uploaded, Local: f.local}, text)
 }
 
-// file reads a row's record.
+// listed reads a row's record.
 func (p *page) listed(r row) (projectFile, error) {
 	text, err := p.part(r, 0, maxListed)
 	var l listed

@@ -55,7 +55,7 @@ func (d digest) hash() hash.Hash {
 			return a.make()
 		}
 	}
-	panic("packages: a digest of no algorithm")
+	panic("pkgproxy: a digest of no algorithm")
 }
 
 // strongest is the best of several digests; false: there is none.

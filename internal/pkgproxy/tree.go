@@ -128,7 +128,7 @@ type dependency struct {
 // begins again with that range.
 type errPeer struct{ name, spec string }
 
-func (e errPeer) Error() string { return "packages: another version of " + e.name + " is needed" }
+func (e errPeer) Error() string { return "pkgproxy: another version of " + e.name + " is needed" }
 
 // resolve finds out what npm would install for wishes, by its rules since version 7:
 // the latest version that matches, as high in the tree as it can be, peers with those

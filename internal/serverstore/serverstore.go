@@ -1,4 +1,4 @@
-// Package added keeps the other MCP servers that somebody added on the command line,
+// Package serverstore keeps the other MCP servers that somebody added on the command line,
 // in a file of the state folder: a person's paddock.toml is never written to.
 //
 // What is secret of a server (its variables, its headers, its client's secret, the

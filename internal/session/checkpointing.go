@@ -76,7 +76,7 @@ type beginning struct {
 	then func(*session)
 }
 
-// fresh tells whether nothing that lived has to be gone on with.
+// fresh reports whether nothing that lived has to be gone on with.
 func (b *beginning) fresh() bool {
 	return b == nil || b.state.Machine == nil && len(b.state.Interpreters) == 0
 }
@@ -167,7 +167,7 @@ func (c *checkpoints) keepPaths(paths []string) error {
 	return c.repo.CommitPaths(ctx, paths)
 }
 
-// isEphemeral tells whether nothing of the session is kept.
+// isEphemeral reports whether nothing of the session is kept.
 func (s *session) isEphemeral() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -202,7 +202,7 @@ func (c *checkpoints) keepLast(ctx context.Context) error {
 const lastTime = saveTime + 20*time.Second
 
 // atLast is keepLast before a session is let go of, and saves its machine, where it
-// can. It tells whether what is on disk is what the session was; where it is not, the
+// can. It reports whether what is on disk is what the session was; where it is not, the
 // next result says so.
 func (s *session) atLast() (clean, saved bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), lastTime)

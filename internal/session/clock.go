@@ -10,7 +10,7 @@ const (
 	mistrust = time.Hour
 )
 
-// clock tells whether the wall clock can be believed: what expires on disk does
+// clock reports whether the wall clock can be believed: what expires on disk does
 // so by it, and is gone then. What is open here expires by the time that passes.
 type clock struct {
 	wall   time.Time     // when it was asked last

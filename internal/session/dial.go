@@ -136,7 +136,7 @@ func (r *machineResidence) wake(ctx context.Context) error {
 	return r.boot(t)
 }
 
-// waitsAsleep tells whether the machine that was saved has a run in it that waits: only
+// waitsAsleep reports whether the machine that was saved has a run in it that waits: only
 // that goes on in it.
 func (r *machineResidence) waitsAsleep() bool {
 	r.s.checkpoints.mu.Lock()

@@ -101,7 +101,7 @@ func (d *diskQuota) check(o Owner, growth int64) error {
 }
 
 // reclaim makes room on an owner's disk, where there is too little: the oldest
-// checkpoints of open sessions go, and what nothing refers to. It tells whether
+// checkpoints of open sessions go, and what nothing refers to. It reports whether
 // there is enough then.
 func (d *diskQuota) reclaim(ctx context.Context, o Owner) error {
 	err := d.check(o, 1)

@@ -18,7 +18,7 @@ var errStopped = fault.New(fault.Cancelled, "the execution was cancelled before 
 // program's own failure is in Result.Exit; an error says that it was not run,
 // or not to its end. When ctx ends, the program is stopped or leaves the queue.
 // What the program left is on disk when Execute returns, but for
-// Config.KeepLater; where it could not be kept, the result's notice says so.
+// Config.AsyncCheckpoint; where it could not be kept, the result's notice says so.
 func (m *Manager) Execute(ctx context.Context, owner Owner, id ID, req Request) (Result, error) {
 	if err := m.config.checkRequest(req); err != nil {
 		return Result{}, err

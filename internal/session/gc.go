@@ -9,39 +9,39 @@ import (
 	"paddock/internal/sessionstore"
 )
 
-// muchLitter is how many checkpoints and sessions of an owner are removed before
+// muchGarbage is how many checkpoints and sessions of an owner are removed before
 // it is tidied up after them, at most every tidyEvery; fewer wait for the sweep.
 const (
-	muchLitter = 1000
-	tidyEvery  = 30 * time.Second
+	muchGarbage = 1000
+	tidyEvery   = 30 * time.Second
 )
 
-// gcThreshold is how much of a saved machine weighs as much as a checkpoint: no more
+// garbageBytes is how much of a saved machine weighs as much as a checkpoint: no more
 // than a GiB of such is left until the next sweep.
-const gcThreshold = 1 << 20
+const garbageBytes = 1 << 20
 
 // note notes that an owner has something to collect.
 func (j *janitor) note(o Owner) { j.noteBytes(o, 0) }
 
 // noteBytes is note of so many bytes of a saved machine.
 func (j *janitor) noteBytes(o Owner, bytes int64) {
-	n := 1 + int(bytes/gcThreshold)
+	n := 1 + int(bytes/garbageBytes)
 	j.mu.Lock()
 	was := j.garbage[o]
 	j.garbage[o] += n
-	much := was < muchLitter && was+n >= muchLitter
+	much := was < muchGarbage && was+n >= muchGarbage
 	j.mu.Unlock()
 	if much {
 		j.wakeUp()
 	}
 }
 
-// needsGC tells whether somebody has much to collect.
-func (j *janitor) needsGC() bool {
+// hasMuch reports whether an owner has much to collect.
+func (j *janitor) hasMuch() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, n := range j.garbage {
-		if n >= muchLitter {
+		if n >= muchGarbage {
 			return true
 		}
 	}
@@ -53,11 +53,11 @@ func (j *janitor) needsGC() bool {
 func (j *janitor) gc(whole bool) {
 	m := j.m
 	j.mu.Lock()
-	litter := j.garbage
+	garbage := j.garbage
 	j.garbage = map[Owner]int{}
 	j.mu.Unlock()
 	places := map[sessionstore.Place]bool{}
-	for o := range litter {
+	for o := range garbage {
 		places[m.store.PlaceOf(string(o))] = true
 	}
 	if whole {
@@ -76,7 +76,7 @@ func (j *janitor) gc(whole bool) {
 			m.log.Info("what is no longer needed was not collected", "cause", fault.CauseOf(err))
 		}
 	}
-	for o := range litter {
+	for o := range garbage {
 		m.disk.forget(o)
 	}
 }

@@ -114,7 +114,7 @@ func (i *interpreters) startResumed(ctx context.Context, spec sandbox.Spec) (san
 	return in, err
 }
 
-// unresumable tells whether a state is of no use any more: it is damaged, not
+// unresumable reports whether a state is of no use any more: it is damaged, not
 // all there, or of another build of the runtime.
 func unresumable(err error) bool {
 	return fault.KindOf(err) == fault.Unsupported || errors.Is(err, blob.ErrMissing) || errors.Is(err, blob.ErrDamaged)

@@ -14,7 +14,7 @@ import (
 )
 
 // What works in the background of a session is known to the process that has the
-// session open. Others of the same state folder ask at its desk.
+// session open. Others of the same state folder ask its IPC server.
 
 // The operations of a question.
 const (

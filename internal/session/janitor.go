@@ -56,7 +56,7 @@ func (j *janitor) run() {
 			if swept, tidied = now, now; whole {
 				searched = now
 			}
-		} else if now.Sub(tidied) >= tidyEvery && j.needsGC() {
+		} else if now.Sub(tidied) >= tidyEvery && j.hasMuch() {
 			j.gc(false)
 			tidied = time.Now()
 		}

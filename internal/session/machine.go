@@ -24,7 +24,7 @@ type (
 // maxCPUs bounds the processors of a machine: no host has more.
 const maxCPUs = 1024
 
-// possible tells whether there can be such a machine; what is wanted of one may come
+// possible reports whether there can be such a machine; what is wanted of one may come
 // from an archive. Volumes and ports do not.
 func possible(m *Machine) bool {
 	return m == nil || m.CPUs >= 0 && m.CPUs <= maxCPUs && len(m.Image) <= maxImage && utf8.ValidString(m.Image)

@@ -316,12 +316,12 @@ func (m *Manager) Close() error {
 		}
 	}
 	var ends sync.WaitGroup
-	few := make(chan struct{}, atOnce)
+	turns := make(chan struct{}, atOnce)
 	for _, s := range mine {
-		few <- struct{}{}
+		turns <- struct{}{}
 		ends.Go(func() {
 			m.dismantle(s, false)
-			<-few
+			<-turns
 		})
 	}
 	ends.Wait()

@@ -198,7 +198,7 @@ func (m *mounts) adopt(folder func(name string) string) error {
 	return nil
 }
 
-// programKey is under what the context of a Fill has the program that is to run.
+// programKey is under what the context of a program's mounts has the program that is to run.
 type programKey struct{}
 
 // ProgramOf is the program for which a [Folder] is filled; empty: for none.

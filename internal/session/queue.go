@@ -250,7 +250,7 @@ func (q *turns) stopLocked(cause error, execution string) (n int) {
 }
 
 // end orders the end of the session when it may end and still says yes to
-// allow (nil: always), which is asked under the lock. It tells whether the
+// allow (nil: always), which is asked under the lock. It reports whether the
 // caller is the one who has to dismantle it.
 func (q *turns) end(cause error, allow func() bool) bool {
 	q.mu.Lock()

@@ -169,7 +169,7 @@ func (r *run) accountFor(exit sandbox.Exit) map[string]sandbox.Instance {
 }
 
 // rollBackFiles makes the files what they were before a run that was stopped by
-// force or crashed, as its interpreter is, and tells whether it did. A program
+// force or crashed, as its interpreter is, and reports whether it did. A program
 // that ended its interpreter by itself meant to leave what it wrote.
 func (r *run) rollBackFiles(exit sandbox.Exit) bool {
 	s, t := r.s, r.t

@@ -48,7 +48,7 @@ func (s *session) giveSecrets(from *beginning) error {
 	return err
 }
 
-// hasSecrets tells whether there is anything in its programs' environment that is this
+// hasSecrets reports whether there is anything in its programs' environment that is this
 // session's alone.
 func (s *session) hasSecrets() bool {
 	s.mu.Lock()

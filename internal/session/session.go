@@ -88,7 +88,7 @@ func (s *session) expiresAt() time.Time {
 
 var lower = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// IsGenerated tells whether an id looks like one that a Manager made up, be it cut short or
+// IsGenerated reports whether an id looks like one that a Manager made up, be it cut short or
 // mistyped: it begins as they do.
 func (id ID) IsGenerated() bool { return strings.HasPrefix(string(id), "s-") }
 

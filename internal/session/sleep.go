@@ -63,7 +63,7 @@ func (s *session) canSleep() bool {
 }
 
 // sleep lets go of a session that may rest: its interpreters end, and what it
-// is stays on disk. It tells whether it did, and has waited for it.
+// is stays on disk. It reports whether it did, and has waited for it.
 func (m *Manager) sleep(s *session, allow func() bool) bool {
 	if !s.turns.end(nil, func() bool {
 		if !s.canSleepLocked() || allow != nil && !allow() {
@@ -101,7 +101,7 @@ func (m *Manager) Sleep(owner Owner, id ID) error {
 }
 
 // makeRoom puts the session to sleep that was not used for longest, of an owner
-// or of all when it is "", and tells whether there was one.
+// or of all when it is "", and reports whether there was one.
 func (m *Manager) makeRoom(o Owner, but *session) bool {
 	all := slices.DeleteFunc(m.sessions.open(o), func(s *session) bool { return s == but })
 	used := map[*session]time.Time{}

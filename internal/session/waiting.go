@@ -132,7 +132,7 @@ func (r *run) suspended(exit sandbox.Exit, wall time.Duration) suspended {
 	}
 }
 
-// resumeWaiting makes the run what it was when it was suspended.
+// resume makes the run what it was when it was suspended.
 func (r *run) resume() {
 	from := r.from
 	r.counted, r.number = true, from.Number

@@ -1,4 +1,4 @@
-// Package archive writes and reads exported sessions: one file that holds all
+// Package sessionfile writes and reads exported sessions: one file that holds all
 // of a session's present state, for another paddock on any system.
 //
 // An archive is a tar in zstd: what it says of itself ([Head]), then under their
@@ -71,4 +71,4 @@ func errNotWhole(format string, args ...any) *fault.Error {
 	return fault.New(fault.Invalid, "this is not a whole session archive: "+format, args...).WithHint("export the session again, and copy the file whole")
 }
 
-var errTooLong = errors.New("archive: there is more than there may be")
+var errTooLong = errors.New("sessionfile: there is more than there may be")

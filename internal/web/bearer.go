@@ -89,7 +89,7 @@ func (s *Server) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	answer(w, r, s.route(r.URL.Path), s.challenge(w, r, err))
 }
 
-// carriesToken tells whether somebody put a token into a URL.
+// carriesToken reports whether somebody put a token into a URL.
 func carriesToken(r *http.Request) bool {
 	if r.URL.RawQuery == "" {
 		return false

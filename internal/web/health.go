@@ -13,7 +13,7 @@ func (s *Server) healthz(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, r, http.StatusOK, health{Status: "ok"})
 }
 
-// readyz tells whether new requests should be sent here.
+// readyz reports whether new requests should be sent here.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	var reasons []string
 	if s.draining.Err() != nil {

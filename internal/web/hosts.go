@@ -84,7 +84,7 @@ func (s *Server) checkHost(r *http.Request, from *sender) error {
 		WithHint("call it by its own address, or have its operator add the name to transport_http.allowed_hosts")
 }
 
-// isLocal tells whether name and port are the very address that the connection
+// isLocal reports whether name and port are the very address that the connection
 // came in at. No page has an address for a name but one that was loaded from it.
 func isLocal(r *http.Request, name, port string) bool {
 	at, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)

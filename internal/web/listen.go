@@ -68,7 +68,7 @@ func (s *Server) cannotListen(err error) error {
 	return fault.New(fault.Unavailable, "listening at %s does not work: %v", s.bound.address, err).WithCause(err)
 }
 
-// isErrno tells whether err is a system's error; Windows' sockets have numbers
+// isErrno reports whether err is a system's error; Windows' sockets have numbers
 // of their own.
 func isErrno(err error, e, windows syscall.Errno) bool {
 	if runtime.GOOS == "windows" {

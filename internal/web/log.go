@@ -43,7 +43,7 @@ func Attr(ctx context.Context) slog.Attr { return slog.String("request_id", Requ
 
 func newID() string { return strings.ToLower(rand.Text()) }
 
-// saneID tells whether a proxy's request id may go into logs and headers.
+// saneID reports whether a proxy's request id may go into logs and headers.
 func saneID(id string) bool {
 	return id != "" && len(id) <= 128 && strings.Trim(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == ""
 }

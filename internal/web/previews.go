@@ -45,7 +45,7 @@ func (s *Server) readPreviews() error {
 	return nil
 }
 
-// isDomain tells whether a text is a domain with room for one more label.
+// isDomain reports whether a text is a domain with room for one more label.
 func isDomain(s string) bool {
 	if _, err := netip.ParseAddr(s); err == nil || len(s) > 190 || !strings.Contains(s, ".") {
 		return false

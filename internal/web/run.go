@@ -196,7 +196,7 @@ func (c *running) count() int {
 	return c.n
 }
 
-// wait tells whether nothing runs any more within so long. One may wait at a time.
+// wait reports whether nothing runs any more within so long. One may wait at a time.
 func (c *running) wait(most time.Duration) bool {
 	c.mu.Lock()
 	if c.n == 0 {

@@ -69,7 +69,7 @@ type Config struct {
 	// Ready gives reasons why the server cannot work now. They are shown to
 	// anybody; nil: there are none.
 	Ready func(context.Context) []string
-	// Signed tells whether a request below /v1/ carries its own permission in the
+	// Signed reports whether a request below /v1/ carries its own permission in the
 	// last part of its path, so that no token is asked for; nil: none does.
 	Signed func(*http.Request) bool
 	// Observer is told what came of requests; nil: none is.

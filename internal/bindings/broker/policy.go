@@ -143,7 +143,7 @@ func (one *serverBinding) narrowed(to Policy) *serverBinding {
 	return &less
 }
 
-// newSessionServers is newServerBinding for a server that a session bound. What the operator says of
+// newOwn is newServerBinding for a server that a session bound. What the operator says of
 // servers that are bound counts, and what is said of a server counts for whatever is
 // bound at its host and port: under another name, or by another path, it is the same one
 // for all that can be told.

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"paddock/internal/approval"
+	"paddock/internal/fault"
 )
 
 // Run runs a program for a request, which waits until it has ended, or waits without
@@ -15,7 +16,15 @@ func (r *Registry) Run(ctx context.Context, q Request, begin Begin) (Part, error
 	if q.Before != nil {
 		d.x = r.newExecution(ctx, q)
 	}
+	returned := false
+	defer func() {
+		if x := d.end(false); x != nil && !returned { // begin panicked
+			x.finish(Part{}, errPanicked)
+			x.leave()
+		}
+	}()
 	part, err := begin(approval.WithAsker(ctx, d))
+	returned = true
 	x := d.end(waits(part, err))
 	if x == nil {
 		r.tidy(q.Owner)
@@ -25,6 +34,9 @@ func (r *Registry) Run(ctx context.Context, q Request, begin Begin) (Part, error
 	x.leave()
 	return x.Outcome()
 }
+
+// errPanicked is the outcome of a program whose request panicked.
+var errPanicked = fault.New(fault.Internal, "paddock made a mistake").WithHint("the server's log says more")
 
 // deferred is the Execution of a request that has none until it is asked about something.
 type deferred struct {

@@ -78,3 +78,32 @@ func TestTheFirstApprovalMakesAnExecution(t *testing.T) {
 		t.Errorf("afterwards there are %d executions, want 0", n)
 	}
 }
+
+func TestAPanicLeavesNoExecution(t *testing.T) {
+	store, suspended := approval.Open(t.TempDir(), approval.Options{}), errors.New("suspended")
+	r := NewRegistry(Config{Approvals: store})
+	defer r.Close()
+	asked := 0
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("the panic did not reach the caller")
+			}
+		}()
+		_, _ = r.Run(t.Context(), Request{Owner: "ann", Program: goesOn{}}, func(ctx context.Context) (Part, error) {
+			ctx, suspend := context.WithCancelCause(ctx)
+			_ = store.Approve(approval.WithSuspend(ctx, func(string) { suspend(suspended) }), approval.Request{
+				Key:  approval.Key{Owner: "ann", Session: "s", Execution: "x", Number: 1},
+				Call: approval.Call{Server: "mail", Definition: "d", Tool: "send", Arguments: json.RawMessage("{}")},
+			}, suspended)
+			asked = len(r.byID)
+			panic("a mistake")
+		})
+	}()
+	if asked != 1 {
+		t.Errorf("before the panic there are %d executions, want 1", asked)
+	}
+	if n := len(r.byID); n != 0 {
+		t.Errorf("afterwards there are %d executions, want 0", n)
+	}
+}

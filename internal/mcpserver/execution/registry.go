@@ -7,6 +7,10 @@
 // without a request, and what came of them, within bounds. [Tasks] are files. What runs a
 // program, and how its result looks, is the caller's ([Program], [Begin]).
 //
+//   - A [Part] is what came of an execution until now: its output and, in the end, its result.
+//   - A [Round] is what a client is asked with one answer of the server.
+//   - A [Turn] is what the client's next request says to that.
+//
 // Locks: an Execution's mu is taken before the Registry's.
 package execution
 

@@ -152,11 +152,12 @@ func OpenTasks(ctx context.Context, dir string, log *slog.Logger) (*Tasks, error
 
 // removeLeft removes a file that is not a task, if its process has ended.
 func (t *Tasks) removeLeft(e fs.DirEntry) {
-	if writer, ok := strings.CutPrefix(e.Name(), taskLock); ok {
+	writer, locks := strings.CutPrefix(e.Name(), taskLock)
+	if locks && taskID.MatchString(writer) {
 		t.dead(writer) // removes it
 		return
 	}
-	temp := strings.HasPrefix(e.Name(), blob.TempPrefix) || strings.HasPrefix(e.Name(), oldTemp)
+	temp := locks || strings.HasPrefix(e.Name(), blob.TempPrefix) || strings.HasPrefix(e.Name(), oldTemp)
 	if info, err := e.Info(); err == nil && temp && time.Since(info.ModTime()) > writingTime {
 		_ = os.Remove(filepath.Join(t.dir, e.Name())) // the next process does it too
 	}

@@ -40,7 +40,7 @@ type Config struct {
 	// Tools gives the sets that a request may use; nil, or a nil list: all.
 	Tools func(context.Context) []string
 	// Beyond answers a call of a tool of a set that the request may not use, and
-	// tells whether it did; nil: to who may not use it a tool does not exist.
+	// reports whether it did; nil: to who may not use it a tool does not exist.
 	Beyond func(w http.ResponseWriter, r *http.Request, set string) bool
 	// IdleTime is how long a client's MCP session is kept after its last
 	// request; zero: an hour. Its workspace stays, and has a time of its own.

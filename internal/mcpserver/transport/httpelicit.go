@@ -90,7 +90,7 @@ func (m *mcpSession) unexpect(id string) {
 	delete(m.expected, id)
 }
 
-// take takes an answer, and tells whether it is one to a request of ours: another client's
+// take takes an answer, and reports whether it is one to a request of ours: another client's
 // is not, and a second one neither.
 func (m *mcpSession) take(one *reaction) bool {
 	if one == nil {

@@ -80,7 +80,7 @@ func (c *capabilities) elicits() bool { return c != nil && execution.CanElicit(c
 
 func (m *message) isModern() bool { return IsModern(m.Params.Meta.Version) }
 
-// knowsTasks tells whether the client declared tasks with this very request.
+// knowsTasks reports whether the client declared tasks with this very request.
 func (m *message) knowsTasks() bool {
 	c := m.Params.Meta.Capabilities
 	return c != nil && c.Extensions[TasksExtension] != nil
@@ -143,7 +143,7 @@ func parseMessage(body []byte, m *message) error {
 	return err
 }
 
-// callsOurs tells whether a request is an ordinary call of one of paddock's own
+// callsOurs reports whether a request is an ordinary call of one of paddock's own
 // tools. Whatever is wrong or special about it is not: the SDK says what.
 func (h *Handler) callsOurs(r *http.Request, m *message) bool {
 	if m.Method != "tools/call" || m.ID == nil || m.Params.Responses != nil || m.Params.State != nil {
@@ -162,7 +162,7 @@ func (h *Handler) callsOurs(r *http.Request, m *message) bool {
 
 var legacyVersions = map[string]bool{"2024-11-05": true, "2025-03-26": true, "2025-06-18": true, "2025-11-25": true}
 
-// sameParams tells whether the headers repeat the arguments that they have to,
+// sameParams reports whether the headers repeat the arguments that they have to,
 // in the plainest way.
 func sameParams(h http.Header, arguments json.RawMessage) bool {
 	var in struct {

@@ -88,7 +88,7 @@ func (s *sessions) use(id string, owner session.Owner, scope string) *mcpSession
 	return m
 }
 
-// remove tells whether the session was still there.
+// remove reports whether the session was still there.
 func (s *sessions) remove(m *mcpSession) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,7 +144,7 @@ func (m *mcpSession) done(id json.RawMessage) {
 	delete(m.calls, string(id))
 }
 
-// cancel cancels one of our calls, and tells whether it is one.
+// cancel cancels one of our calls, and reports whether it is one.
 func (m *mcpSession) cancel(id json.RawMessage) bool {
 	if len(id) == 0 {
 		return false

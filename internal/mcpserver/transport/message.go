@@ -262,7 +262,7 @@ type keys struct {
 	many map[string]bool
 }
 
-// has tells whether a key was there before, and takes it in.
+// has reports whether a key was there before, and takes it in.
 func (k *keys) has(key []byte) bool {
 	if k.many == nil && len(k.few) < 16 {
 		for _, other := range k.few {

@@ -181,7 +181,7 @@ func (l *lines) whyEnded(err error) error {
 	}
 }
 
-// accept takes one line, and tells whether the connection is still there.
+// accept takes one line, and reports whether the connection is still there.
 func (l *lines) accept(line []byte) bool {
 	if line[0] == '[' {
 		return l.acceptBatch(line)
@@ -269,7 +269,7 @@ func (l *lines) expect(m jsonrpc.Message, b *batch) *refusal {
 	return nil
 }
 
-// pass hands a message over to who reads, and tells whether the connection is
+// pass hands a message over to who reads, and reports whether the connection is
 // still there. One that drains refuses new requests.
 func (l *lines) pass(m jsonrpc.Message) bool {
 	select {

@@ -1,4 +1,4 @@
-// Package packagestest has an index of Python packages and an npm registry on loopback, for
+// Package pkgproxytest has an index of Python packages and an npm registry on loopback, for
 // tests.
 package pkgproxytest
 

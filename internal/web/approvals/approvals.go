@@ -35,7 +35,7 @@ const Path = "/api/v1/approvals"
 // Config sets a Handler up. It is copied.
 type Config struct {
 	Store *approval.Store
-	// Beyond answers a request whose token does not have the scope, and tells whether it
+	// Beyond answers a request whose token does not have the scope, and reports whether it
 	// has; nil: nobody does, and it is refused here.
 	Beyond func(w http.ResponseWriter, r *http.Request, set string) bool
 	// Log takes what went wrong on this side; nil: nothing is logged.

@@ -116,7 +116,7 @@ const (
 	toolSet      = "files" // what a token has to be good for
 )
 
-// Signed tells whether a request carries its own permission: that it is by
+// Signed reports whether a request carries its own permission: that it is by
 // link, and needs no principal.
 func Signed(r *http.Request) bool { return strings.HasPrefix(r.URL.EscapedPath(), linksPath) }
 

@@ -102,7 +102,7 @@ func (c conditions) check(f *workspace.File) error {
 
 var errChanged = refusal{fault.New(fault.Conflict, "the file is not as the request expects it").WithHint("read it again, then decide"), http.StatusPreconditionFailed}
 
-// names tells whether a list of entity tags holds one, which may have a prefix
+// names reports whether a list of entity tags holds one, which may have a prefix
 // in it; * is all of them.
 func names(list, tag, prefix string) bool {
 	for one := range strings.SplitSeq(list, ",") {

@@ -37,7 +37,7 @@ const (
 	ofAll   = 16
 )
 
-// take counts a request, and tells whether there is room for it.
+// take counts a request, and reports whether there is room for it.
 func (l *lanes) take(owner session.Owner, atOnce int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -38,7 +38,7 @@ type Config struct {
 	// revoked since are closed. Nil: all may.
 	Alive func(owner session.Owner) error
 	// Beyond answers a request whose token does not reach the set of tools that runs
-	// programs, and tells whether it has; nil: nobody does, and it is refused here.
+	// programs, and reports whether it has; nil: nobody does, and it is refused here.
 	Beyond func(w http.ResponseWriter, r *http.Request, set string) bool
 	// Told is told of each preview that is made, opened with its link, or revoked, and
 	// of each that could not be; nil: nobody is.
@@ -175,7 +175,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, id string) error
 	return nil
 }
 
-// good tells whether a preview's session is the one that it was made for, and its owner
+// good reports whether a preview's session is the one that it was made for, and its owner
 // still may act.
 func (h *Handler) good(p Preview) error {
 	if h.config.Alive != nil {
@@ -236,7 +236,7 @@ func cookieOf(r *http.Request) (name string, secure bool) {
 // hosts may have set some.
 const maxTries = 16
 
-// admitted tells whether a request's cookie lets it in to a preview.
+// admitted reports whether a request's cookie lets it in to a preview.
 func (h *Handler) admitted(r *http.Request, p Preview) (bool, error) {
 	name, _ := cookieOf(r)
 	tries := 0
@@ -280,7 +280,7 @@ func (h *Handler) within(ctx context.Context, p Preview) (context.Context, func(
 	}
 }
 
-// closed tells whether a preview is closed for certain. That nobody can tell ends
+// closed reports whether a preview is closed for certain. That nobody can tell ends
 // nothing.
 func (h *Handler) closed(p Preview) bool {
 	_, err := h.config.Store.Get(p.ID)

@@ -128,5 +128,5 @@ func (w finals) WriteHeader(status int) {
 	}
 }
 
-// isWebSocket tells whether an upgrade is to what browsers upgrade to.
+// isWebSocket reports whether an upgrade is to what browsers upgrade to.
 func isWebSocket(upgrade string) bool { return strings.EqualFold(upgrade, "websocket") }

@@ -100,7 +100,7 @@ func (s *Store) New(of session.Info, port uint16, path string, ttl time.Duration
 	return p, s.put(p)
 }
 
-// fit tells whether a browser that is sent to a path stays with the preview.
+// fit reports whether a browser that is sent to a path stays with the preview.
 func fit(path string) bool {
 	return len(path) <= maxPath && strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "//") &&
 		!strings.ContainsFunc(path, func(r rune) bool { return r <= ' ' || r > '~' || r == '\\' }) && !reserved(path)
@@ -221,7 +221,7 @@ func (s *Store) sign(purpose string, p Preview) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil)), nil
 }
 
-// signed tells whether a signature lets in to a preview.
+// signed reports whether a signature lets in to a preview.
 func (s *Store) signed(purpose string, p Preview, signature string) (bool, error) {
 	want, err := s.sign(purpose, p)
 	return err == nil && hmac.Equal([]byte(want), []byte(signature)), err

@@ -1,4 +1,4 @@
-// Package outward gives the programs of a Linux machine what they need to find their way
+// Package proxyenv gives the programs of a Linux machine what they need to find their way
 // out by themselves, which is the HTTP proxy at sandbox.ProxyPort: variables, and a
 // folder with the certificate of the authority that ends their TLS.
 //
