@@ -125,7 +125,7 @@ func (m *Manager) openStore() error {
 		Dir: m.config.Dir, Files: m.config.Files, Life: m.config.Life, Log: m.log,
 		Describe: func(stored sessionstore.Record) (sessionstore.Row, error) {
 			r, err := decodeRecord(stored)
-			return m.records.row(r), err
+			return m.records.columns(r), err
 		},
 	})
 	if err != nil {

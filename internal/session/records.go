@@ -49,11 +49,17 @@ func (rs *records) expiresAt(r record) time.Time {
 // row returns what the index holds of a session; a Store fills in the checkpoints of one
 // that is not open here.
 func (rs *records) row(r record) sessionstore.Row {
-	data, _ := json.Marshal(r) // it is plain data, and was unmarshalled or will be
+	row := rs.columns(r)
+	row.Record, _ = json.Marshal(r) // it is plain data, and was unmarshalled or will be
+	return row
+}
+
+// columns is row without the record.
+func (rs *records) columns(r record) sessionstore.Row {
 	return sessionstore.Row{
 		Owner: r.Owner, ID: r.ID, Folder: r.ID, Isolation: r.Isolation, Language: r.Settings.Language, Name: r.Settings.Name,
 		CreatedAt: r.CreatedAt, LastUsedAt: r.LastUsedAt, ExpiresAt: rs.expiresAt(r), Executions: r.Executions,
-		TreeBytes: r.TreeBytes, Record: data,
+		TreeBytes: r.TreeBytes,
 	}
 }
 
