@@ -238,7 +238,7 @@ func (s *Store) show(ctx context.Context, owner string, v view, r Record, fresh 
 	case fresh && !v.shared:
 		err = linkfarm.LinkTree(from, v.dir)
 	default:
-		return linkfarm.Swap(v.dir, parts(r.Name), func(fresh string) error {
+		err = linkfarm.Swap(v.dir, parts(r.Name), func(fresh string) error {
 			err := linkfarm.LinkTree(from, fresh)
 			if err == nil && v.shared {
 				err = linkfarm.SyncTree(s.config.Files, fresh)
