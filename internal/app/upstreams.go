@@ -20,6 +20,7 @@ import (
 	"paddock/internal/config"
 	"paddock/internal/egress"
 	"paddock/internal/fault"
+	"paddock/internal/localhost"
 	"paddock/internal/secret"
 	"paddock/internal/serverstore"
 	"paddock/internal/vault"
@@ -374,10 +375,7 @@ func TransportOf(s config.Server) string {
 }
 
 // IsLoopback reports whether a URL's host is this machine.
-func IsLoopback(u *url.URL) bool {
-	ip := net.ParseIP(u.Hostname())
-	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
-}
+func IsLoopback(u *url.URL) bool { return localhost.Is(u.Hostname()) }
 
 // Policy says which of the server's tools may be called.
 func (k *Server) Policy() broker.Policy { return k.definition.Policy }

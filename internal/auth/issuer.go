@@ -5,13 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
 
 	"paddock/internal/fault"
 	"paddock/internal/iolimit"
+	"paddock/internal/localhost"
 )
 
 // maxDocument bounds in bytes what an issuer may answer.
@@ -64,17 +64,12 @@ func checkURL(u *url.URL, allowHTTP bool) error {
 		return errors.New("it is not an absolute URL")
 	case u.Scheme == "https":
 		return nil
-	case u.Scheme == "http" && allowHTTP && isLoopback(u.Hostname()):
+	case u.Scheme == "http" && allowHTTP && localhost.Is(u.Hostname()):
 		return nil
 	case u.Scheme == "http" && allowHTTP:
 		return errors.New("plain http is for loopback addresses only")
 	}
 	return errors.New("it is not https")
-}
-
-func isLoopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // keySet fetches the issuer's JSON Web Key Set. It looks for its address each

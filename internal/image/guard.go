@@ -5,13 +5,13 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/netip"
 	"slices"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
 	"paddock/internal/fault"
+	"paddock/internal/localhost"
 )
 
 // maxRedirects bounds where a registry may send us on, one after the other.
@@ -72,11 +72,7 @@ func (g *guard) mayBePlain(host string) bool {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
 	}
-	if host == "localhost" {
-		return true
-	}
-	addr, err := netip.ParseAddr(host)
-	return err == nil && addr.IsLoopback()
+	return localhost.Is(host)
 }
 
 // patient is a body that has to bring something from time to time.

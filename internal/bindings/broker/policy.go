@@ -3,13 +3,13 @@ package broker
 import (
 	"cmp"
 	"fmt"
-	"net/netip"
 	"path"
 	"slices"
 	"strings"
 
 	"paddock/internal/bindings"
 	"paddock/internal/fault"
+	"paddock/internal/localhost"
 )
 
 // Policy says which tools of a server may be called. A pattern is a tool's name, in
@@ -168,7 +168,7 @@ func (b *Broker) newOwn(d Definition, s *Session) *serverBinding {
 // placeOf is where a URL leads; this host's loopback addresses are one place.
 func placeOf(rawURL string) (target, error) {
 	t, err := targetOf(rawURL)
-	if addr, bad := netip.ParseAddr(t.host); t.host == "localhost" || bad == nil && addr.Unmap().IsLoopback() {
+	if localhost.Is(t.host) {
 		t.host = "localhost"
 	}
 	return t, err

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	"golang.org/x/oauth2"
 
 	"paddock/internal/fault"
+	"paddock/internal/localhost"
 )
 
 // Challenge is what a server said when it refused: what upstream.NeedsAuthorization
@@ -174,15 +174,10 @@ func refusal(header http.Header) *http.Response {
 // terminal from what it would obey.
 func checkAddress(address string) error {
 	u, err := url.Parse(address)
-	if err == nil && len(address) <= maxAddress && plain(address) && (u.Scheme == "https" || u.Scheme == "http" && loopback(u.Hostname())) && u.User == nil {
+	if err == nil && len(address) <= maxAddress && plain(address) && (u.Scheme == "https" || u.Scheme == "http" && localhost.Is(u.Hostname())) && u.User == nil {
 		return nil
 	}
 	return fault.New(fault.Denied, "the issuer wants a login at an address that is not safe to open")
-}
-
-func loopback(host string) bool {
-	a, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && a.IsLoopback()
 }
 
 // Finish ends a login with the URL that the browser was sent to, which holds a code.
