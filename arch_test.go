@@ -47,6 +47,7 @@ var mayImport = map[string][]string{
 	"internal/egress/proxy":                {"internal/egress", "internal/fault"},
 	"internal/egress/egresstest":           {},
 	"internal/egress/streams":              {"internal/egress", "internal/egress/proxy", "internal/fault"},
+	"internal/expect":                      {},
 	"internal/fault":                       {},
 	"internal/growth":                      {},
 	"internal/helper":                      {"internal/fault", "internal/sandbox/wasm/confine", "internal/share"},

@@ -16,6 +16,7 @@ import (
 	"paddock/internal/approval"
 	"paddock/internal/bindings/broker"
 	"paddock/internal/bindings/catalog"
+	"paddock/internal/expect"
 	"paddock/internal/mcpserver/transport"
 	"paddock/internal/session"
 )
@@ -63,10 +64,10 @@ func TestAClientIsAskedInTheWayOfItsEra(t *testing.T) {
 				}
 				all, err := d.store.List(ownerOver(over))
 				for _, a := range all {
-					wantEqual(t, "the error of listing", err, nil)
-					wantEqual(t, "its state", a.State, approval.Used)
-					wantEqual(t, "who decided", a.By, ownerOver(over))
-					wantEqual(t, "the way", a.Reason, approval.ThroughClient)
+					expect.Equal(t, "the error of listing", err, nil)
+					expect.Equal(t, "its state", a.State, approval.Used)
+					expect.Equal(t, "who decided", a.By, ownerOver(over))
+					expect.Equal(t, "the way", a.Reason, approval.ThroughClient)
 				}
 			})
 		}
@@ -100,10 +101,10 @@ func TestOnlyAnAnswerThatSaysSoAllows(t *testing.T) {
 						t.Errorf("d.made.Load(): got %v, want 0", d.made.Load())
 					}
 					waiting := test.want == approval.Pending
-					wantEqual(t, "whether it waits", out.Waiting != nil, waiting)
+					expect.Equal(t, "whether it waits", out.Waiting != nil, waiting)
 					if !waiting {
-						wantPart(t, "the text", text, "a person denied the call of mail.send")
-						wantNoPart(t, "the text", text, "they say")
+						expect.Part(t, "the text", text, "a person denied the call of mail.send")
+						expect.NoPart(t, "the text", text, "they say")
 					}
 					all, err := d.store.List(ownerOver(over))
 					for _, a := range all {
@@ -126,12 +127,12 @@ func TestAProgramThatWaitedForNobodyIsToldSo(t *testing.T) {
 	d := newApprovalRig(t, Config{})
 	cs := d.connect("stdio", "2025-11-25", nil)
 	out, text := execute(t, cs, map[string]any{"language": "python", "code": blocking["code"], "timeout": 1})
-	wantEqual(t, "what stopped it", out.StoppedBy, "timeout")
+	expect.Equal(t, "what stopped it", out.StoppedBy, "timeout")
 	if out.Error == nil {
 		t.Fatalf("it has no error: %+v", out)
 	}
-	wantPart(t, "the hint", out.Error.Hint, "it waited for a person to allow mail.send")
-	wantPart(t, "the text", text, "hint: it waited for a person")
+	expect.Part(t, "the hint", out.Error.Hint, "it waited for a person to allow mail.send")
+	expect.Part(t, "the text", text, "hint: it waited for a person")
 	out, _ = execute(t, cs, map[string]any{"language": "python", "code": "loop", "timeout": 1})
 	if out.StoppedBy != "timeout" {
 		t.Fatalf("one that called nothing: out.StoppedBy: got %q, want %q", out.StoppedBy, "timeout")
@@ -157,17 +158,17 @@ func TestAProgramThatWaitsIsGoneOnWith(t *testing.T) {
 		t.Fatalf("len(out.Waiting.Approvals): got %d, want 2: %v",
 			len(out.Waiting.Approvals), out.Waiting.Approvals)
 	}
-	wantEqual(t, "its success", out.Success, false)
-	wantEqual(t, "its error", out.Error, nil)
-	wantEqual(t, "what stopped it", out.StoppedBy, "")
-	wantEqual(t, "its output", out.Stdout, "before\n")
-	wantEqual(t, "the execution that waits", out.Waiting.ExecutionID, out.ExecutionID)
+	expect.Equal(t, "its success", out.Success, false)
+	expect.Equal(t, "its error", out.Error, nil)
+	expect.Equal(t, "what stopped it", out.StoppedBy, "")
+	expect.Equal(t, "its output", out.Stdout, "before\n")
+	expect.Equal(t, "the execution that waits", out.Waiting.ExecutionID, out.ExecutionID)
 	one, two := out.Waiting.Approvals[0], out.Waiting.Approvals[1]
-	wantEqual(t, "the server", one.Server, "mail")
-	wantEqual(t, "the tool", one.Tool, "send")
-	wantEqual(t, "the arguments", one.Arguments, `{"text":"0"}`)
-	wantPart(t, "the text", text, "paddock approvals grant "+one.ID+" "+two.ID)
-	wantPart(t, "the text", text, fmt.Sprintf("execution_id %q", out.ExecutionID))
+	expect.Equal(t, "the server", one.Server, "mail")
+	expect.Equal(t, "the tool", one.Tool, "send")
+	expect.Equal(t, "the arguments", one.Arguments, `{"text":"0"}`)
+	expect.Part(t, "the text", text, "paddock approvals grant "+one.ID+" "+two.ID)
+	expect.Part(t, "the text", text, fmt.Sprintf("execution_id %q", out.ExecutionID))
 	d.decide(one.ID, true)
 	half, _ := execute(t, cs, map[string]any{"execution_id": out.ExecutionID})
 	if half.Waiting == nil {
@@ -177,16 +178,16 @@ func TestAProgramThatWaitsIsGoneOnWith(t *testing.T) {
 		t.Fatalf("with one of two decided: len(half.Waiting.Approvals): got %d, want 1: %v",
 			len(half.Waiting.Approvals), half.Waiting.Approvals)
 	}
-	wantEqual(t, "what it still waits for", half.Waiting.Approvals[0].ID, two.ID)
-	wantEqual(t, "its output with one of two decided", half.Stdout, "")
-	wantEqual(t, "the calls with one of two decided", d.made.Load(), 1)
+	expect.Equal(t, "what it still waits for", half.Waiting.Approvals[0].ID, two.ID)
+	expect.Equal(t, "its output with one of two decided", half.Stdout, "")
+	expect.Equal(t, "the calls with one of two decided", d.made.Load(), 1)
 	d.decide(two.ID, true)
 	whole, _ := execute(t, cs, map[string]any{"execution_id": out.ExecutionID, "session_id": string(out.SessionID)})
-	wantEqual(t, "its success in the end", whole.Success, true)
-	wantEqual(t, "its output in the end", whole.Stdout, "1\n")
-	wantEqual(t, "the execution in the end", whole.ExecutionID, out.ExecutionID)
-	wantEqual(t, "the session in the end", whole.SessionID, out.SessionID)
-	wantEqual(t, "the calls in the end", d.made.Load(), 2)
+	expect.Equal(t, "its success in the end", whole.Success, true)
+	expect.Equal(t, "its output in the end", whole.Stdout, "1\n")
+	expect.Equal(t, "the execution in the end", whole.ExecutionID, out.ExecutionID)
+	expect.Equal(t, "the session in the end", whole.SessionID, out.SessionID)
+	expect.Equal(t, "the calls in the end", d.made.Load(), 2)
 	for name, args := range map[string]map[string]any{
 		"it has ended":      {"execution_id": out.ExecutionID},
 		"there is none":     {"execution_id": "x-nothing"},
@@ -225,9 +226,9 @@ func TestADecisionIsActedUponWithoutARequest(t *testing.T) {
 	for whole.Waiting != nil { // it was gone on with after the first decision
 		whole, _ = execute(t, cs, map[string]any{"execution_id": out.ExecutionID})
 	}
-	wantEqual(t, "whole.Success", whole.Success, true)
-	wantEqual(t, "whole.Stdout", whole.Stdout, "3\n")
-	wantEqual(t, "d.made.Load()", d.made.Load(), 3)
+	expect.Equal(t, "whole.Success", whole.Success, true)
+	expect.Equal(t, "whole.Stdout", whole.Stdout, "3\n")
+	expect.Equal(t, "d.made.Load()", d.made.Load(), 3)
 }
 
 // Attack 69, 81: what another client sends about a question is not an answer to it.
@@ -288,8 +289,8 @@ func TestAnswersAreBoundToTheirQuestion(t *testing.T) {
 		if a, err := d.store.Get("ann", id); err != nil {
 			t.Error(err)
 		} else {
-			wantEqual(t, "a.State", a.State, approval.Pending)
-			wantEqual(t, "d.made.Load()", d.made.Load(), 0)
+			expect.Equal(t, "a.State", a.State, approval.Pending)
+			expect.Equal(t, "d.made.Load()", d.made.Load(), 0)
 		}
 	}
 	if said := retry(state, id); !strings.Contains(said, `"success":true`) {
@@ -352,9 +353,9 @@ func TestAnAnswerAfterARestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	said := postModern(t, serveWeb(t, h), fmt.Sprintf(`"name":"execute_code","arguments":{"language":"python","code":"1"},"requestState":%q,"inputResponses":{%q:{"action":"accept","content":{"decision":"allow"}}}`, state, id))
-	wantPart(t, "said", said, `"success":true`)
-	wantPart(t, "said", said, `"stdout":"0\n"`)
-	wantEqual(t, "d.made.Load()", d.made.Load(), 1)
+	expect.Part(t, "said", said, `"success":true`)
+	expect.Part(t, "said", said, `"stdout":"0\n"`)
+	expect.Equal(t, "d.made.Load()", d.made.Load(), 1)
 }
 
 // Whoever is first decides; the question to the client ends then.
@@ -396,11 +397,11 @@ func TestAnOperatorCanKeepClientsFromDeciding(t *testing.T) {
 			return says("accept", "allow")(p)
 		})
 		out, _ := execute(t, cs, quietly)
-		wantEqual(t, fmt.Sprintf("%s: asked", era), asked, false)
+		expect.Equal(t, fmt.Sprintf("%s: asked", era), asked, false)
 		if out.Waiting == nil {
 			t.Errorf("%s: out.Waiting: got nil, want one", era)
 		}
-		wantEqual(t, fmt.Sprintf("%s: d.made.Load()", era), d.made.Load(), 0)
+		expect.Equal(t, fmt.Sprintf("%s: d.made.Load()", era), d.made.Load(), 0)
 	}
 }
 
@@ -463,9 +464,9 @@ func TestATaskNeedsInput(t *testing.T) {
 	for end["status"] == "working" || end["status"] == "input_required" {
 		end = get()
 	}
-	wantEqual(t, "its status", end["status"], any("completed"))
-	wantPart(t, "its result", string(transport.Encoded(end["result"])), `"stdout":"1\n"`)
-	wantEqual(t, "the calls", d.made.Load(), 2)
+	expect.Equal(t, "its status", end["status"], any("completed"))
+	expect.Part(t, "its result", string(transport.Encoded(end["result"])), `"stdout":"1\n"`)
+	expect.Equal(t, "the calls", d.made.Load(), 2)
 }
 
 // What a task's client says without having been asked decides nothing.
@@ -497,8 +498,8 @@ func TestATasksClientThatIsNotAskedDecidesNothing(t *testing.T) {
 			if a, err := d.store.Get("ann", asked); err != nil {
 				t.Error(err)
 			} else {
-				wantEqual(t, "a.State", a.State, approval.Pending)
-				wantEqual(t, "d.made.Load()", d.made.Load(), 0)
+				expect.Equal(t, "a.State", a.State, approval.Pending)
+				expect.Equal(t, "d.made.Load()", d.made.Load(), 0)
 			}
 			d.decide(asked, true)
 			for get()["status"] == "working" {

@@ -18,6 +18,7 @@ import (
 
 	"paddock/internal/bindings/broker"
 	"paddock/internal/bindings/upstream"
+	"paddock/internal/expect"
 	"paddock/internal/fault"
 	"paddock/internal/mcpserver/transport"
 	"paddock/internal/session"
@@ -110,15 +111,15 @@ func TestServersAreBoundSearchedAndLetGoOf(t *testing.T) {
 	res = use(t, cs, "search_tools", map[string]any{"query": "count apples basket 1", "limit": 2})
 	hits := field[[]any](t, res, "tools")
 	best := hits[0].(map[string]any)
-	wantEqual(t, "len(hits)", len(hits), 2)
-	wantEqual(t, `best["server"]`, best["server"], "my-fruit")
-	wantEqual(t, `best["tool"]`, best["tool"], "count-1")
-	wantEqual(t, `best["import"]`, best["import"], "from servers.my_fruit.tools import count_1")
+	expect.Equal(t, "len(hits)", len(hits), 2)
+	expect.Equal(t, `best["server"]`, best["server"], "my-fruit")
+	expect.Equal(t, `best["tool"]`, best["tool"], "count-1")
+	expect.Equal(t, `best["import"]`, best["import"], "from servers.my_fruit.tools import count_1")
 	if !strings.HasPrefix(best["signature"].(string), "count_1(") {
 		t.Errorf(`best["signature"].(string): got %q, want it to begin with %q`,
 			best["signature"].(string), "count_1(")
 	}
-	wantEqual(t, `best["input_schema"]`, best["input_schema"], nil)
+	expect.Equal(t, `best["input_schema"]`, best["input_schema"], nil)
 	if text := textsOf(res); !strings.HasPrefix(text, "from servers.my_fruit.tools import count_1\n  count_1(") {
 		t.Errorf("textsOf(res): got %q, want it to begin with %q",
 			text, "from servers.my_fruit.tools import count_1\n  count_1(")

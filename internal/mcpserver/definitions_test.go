@@ -11,6 +11,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"paddock/internal/approval"
+	"paddock/internal/expect"
 	"paddock/internal/fault"
 	"paddock/internal/mcpserver/transport"
 	"paddock/internal/sandbox"
@@ -207,7 +208,7 @@ func TestDecodingSaysWhatIsWrong(t *testing.T) {
 			if err == nil {
 				t.Fatal("got no error, want one")
 			}
-			wantPart(t, "err.Error()", err.Error(), test.want)
+			expect.Part(t, "err.Error()", err.Error(), test.want)
 			if len(err.Error()) > 500 {
 				t.Errorf("len(err.Error()): got %v, want at most 500", len(err.Error()))
 			}

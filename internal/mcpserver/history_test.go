@@ -9,6 +9,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"paddock/internal/expect"
 	"paddock/internal/fault"
 	"paddock/internal/mcpserver/transport"
 	"paddock/internal/session"
@@ -144,10 +145,10 @@ func TestWhatACheckpointChangedIsBounded(t *testing.T) {
 
 func TestManyChangesOfARestoreAreCounted(t *testing.T) {
 	r := restoredTo("s", session.Restored{Changes: make([]session.Change, 1000), Variables: make([]session.VariableChange, 300)})
-	wantEqual(t, "the files that are listed", len(r.FilesChanged), maxChanges)
-	wantEqual(t, "the files that are not", r.FilesOmitted, 800)
-	wantEqual(t, "the variables that are listed", len(r.VariablesChanged), maxChanges)
-	wantEqual(t, "the variables that are not", r.VariablesOmitted, 100)
+	expect.Equal(t, "the files that are listed", len(r.FilesChanged), maxChanges)
+	expect.Equal(t, "the files that are not", r.FilesOmitted, 800)
+	expect.Equal(t, "the variables that are listed", len(r.VariablesChanged), maxChanges)
+	expect.Equal(t, "the variables that are not", r.VariablesOmitted, 100)
 }
 
 // TestASleepingSessionIsWokenByEachTool: a client sees no difference.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"paddock/internal/expect"
 	"paddock/internal/mcpserver/transport"
 	"paddock/internal/session"
 )
@@ -152,8 +153,8 @@ func TestAPanicCostsOneCall(t *testing.T) {
 	if err != nil {
 		t.Fatalf("the tool: got error %v, want none", err)
 	}
-	wantEqual(t, "the tool: res.IsError", res.IsError, true)
-	wantNoPart(t, "the tool: string(transport.Encoded(res))", string(transport.Encoded(res)), "secret")
+	expect.Equal(t, "the tool: res.IsError", res.IsError, true)
+	expect.NoPart(t, "the tool: string(transport.Encoded(res))", string(transport.Encoded(res)), "secret")
 	if problem := field[map[string]any](t, res, "error"); problem["code"] != "internal" {
 		t.Errorf("the error is %v", problem)
 	}
@@ -206,9 +207,9 @@ func TestNothingForeignGetsIntoTheLog(t *testing.T) {
 					t.Errorf("line: got %q, want it not to begin with %q", line, "time=2030")
 				}
 			}
-			wantEqual(t, "len(lines)", len(lines), 5)
-			wantPart(t, "text", text, "execute_code")
-			wantPart(t, "text", text, "x-")
+			expect.Equal(t, "len(lines)", len(lines), 5)
+			expect.Part(t, "text", text, "execute_code")
+			expect.Part(t, "text", text, "x-")
 		})
 	}
 }

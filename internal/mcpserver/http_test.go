@@ -15,6 +15,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"paddock/internal/expect"
 	"paddock/internal/fault"
 	"paddock/internal/mcpserver/transport"
 	"paddock/internal/membudget"
@@ -117,9 +118,9 @@ func TestAPlainClientGetsItsAnswerAsJSON(t *testing.T) {
 	for name, headers := range map[string][]string{"nothing but a type": nil, "anything": {"Accept: */*"}, "a charset": {"Accept: application/json; charset=utf-8"}} {
 		r := post(t, url, called(7, "print('hi')\nx = 5", ""), headers...)
 		body := bodyOf(t, r)
-		wantEqual(t, name+": the status", r.StatusCode, http.StatusOK)
-		wantEqual(t, name+": the content type", r.Header.Get("Content-Type"), "application/json")
-		wantPart(t, name, body, `"stdout":"hi\n"`)
+		expect.Equal(t, name+": the status", r.StatusCode, http.StatusOK)
+		expect.Equal(t, name+": the content type", r.Header.Get("Content-Type"), "application/json")
+		expect.Part(t, name, body, `"stdout":"hi\n"`)
 		if want := `{"jsonrpc":"2.0","id":7,"result":{`; !strings.HasPrefix(body, want) {
 			t.Errorf("%s: got %s, want %s at its beginning", name, body, want)
 		}
@@ -278,9 +279,9 @@ func TestACallThatTakesTimeIsAStream(t *testing.T) {
 			if got := strings.Count(all, `"progressToken":"p"`); got < 2 {
 				t.Errorf("got %d notifications, want at least 2: %s", got, all)
 			}
-			wantPart(t, "the notifications", all, `"message":"a"`)
-			wantPart(t, "the result", all, `"stdout":"a\nb\n"`)
-			wantEqual(t, "events have ids", strings.Contains(all, "id: "), c.ids)
+			expect.Part(t, "the notifications", all, `"message":"a"`)
+			expect.Part(t, "the result", all, `"stdout":"a\nb\n"`)
+			expect.Equal(t, "events have ids", strings.Contains(all, "id: "), c.ids)
 		})
 	}
 }
@@ -408,10 +409,10 @@ func TestModernRequests(t *testing.T) {
 	good := called(1, "x = 5", fmt.Sprintf(modernMeta, ""))
 	r := post(t, url, good, modernHeaders("tools/call", "execute_code")...)
 	body := bodyOf(t, r)
-	wantEqual(t, "the status", r.StatusCode, http.StatusOK)
-	wantPart(t, "the result", body, `"resultType":"complete"`)
-	wantPart(t, "the result", body, "io.modelcontextprotocol/serverInfo")
-	wantEqual(t, "the MCP session", r.Header.Get("Mcp-Session-Id"), "")
+	expect.Equal(t, "the status", r.StatusCode, http.StatusOK)
+	expect.Part(t, "the result", body, `"resultType":"complete"`)
+	expect.Part(t, "the result", body, "io.modelcontextprotocol/serverInfo")
+	expect.Equal(t, "the MCP session", r.Header.Get("Mcp-Session-Id"), "")
 	for name, c := range map[string]struct {
 		body    string
 		headers []string

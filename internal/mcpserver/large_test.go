@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"paddock/internal/expect"
 	"paddock/internal/fault"
 	"paddock/internal/mcpserver/execution"
 	"paddock/internal/mcpserver/transport"
@@ -74,14 +75,14 @@ func TestWhatIsTooLargeForAResultBecomesAFileWithAPreview(t *testing.T) {
 			e, list := describe(res, kept)
 			d := e.Displays[0]
 			if test.file == "" {
-				wantEqual(t, "the files", len(files), 0)
-				wantEqual(t, "its path", d.Path, "")
+				expect.Equal(t, "the files", len(files), 0)
+				expect.Equal(t, "its path", d.Path, "")
 			} else {
-				wantEqual(t, "the file has its bytes", bytes.Equal(files[test.file], test.display.Data), true)
-				wantEqual(t, "its path", d.Path, ".paddock/1-"+test.file)
-				wantEqual(t, "its problem", d.Problem, "")
-				wantEqual(t, "its size", d.Size, len(test.display.Data))
-				wantEqual(t, "it has a preview", d.Text != "", test.preview != "")
+				expect.Equal(t, "the file has its bytes", bytes.Equal(files[test.file], test.display.Data), true)
+				expect.Equal(t, "its path", d.Path, ".paddock/1-"+test.file)
+				expect.Equal(t, "its problem", d.Problem, "")
+				expect.Equal(t, "its size", d.Size, len(test.display.Data))
+				expect.Equal(t, "it has a preview", d.Text != "", test.preview != "")
 			}
 			if !strings.HasPrefix(d.Text, test.preview) {
 				t.Errorf("the preview: got %.60q, want it to begin with %q", d.Text, test.preview)
@@ -94,8 +95,8 @@ func TestWhatIsTooLargeForAResultBecomesAFileWithAPreview(t *testing.T) {
 			}
 			if test.file != "" && test.image {
 				c, _, err := image.DecodeConfig(bytes.NewReader(list[0].image))
-				wantEqual(t, "the error of decoding the preview", err, nil)
-				wantEqual(t, "the preview's longer side", max(c.Width, c.Height), 768)
+				expect.Equal(t, "the error of decoding the preview", err, nil)
+				expect.Equal(t, "the preview's longer side", max(c.Width, c.Height), 768)
 			}
 			if got := strings.Join(e.texts(), "\n"); (test.file != "") != strings.Contains(got, "in a file: .paddock/1-") {
 				t.Errorf("the text says %q", got)
@@ -126,7 +127,7 @@ func TestLongOutputIsInAFileAndFewOfItIsShown(t *testing.T) {
 					if s.shown != s.whole {
 						t.Errorf("%s: %d of %d bytes are shown, want all", s.name, len(s.shown), len(s.whole))
 					}
-					wantEqual(t, s.name+" is a file", files[s.name] != nil, false)
+					expect.Equal(t, s.name+" is a file", files[s.name] != nil, false)
 					continue
 				}
 				if string(files[s.name]) != s.whole {
@@ -170,8 +171,8 @@ func TestWhatIsToldOfOutputBeyondItsLimit(t *testing.T) {
 			kept, files := away(res)
 			e, _ := describe(res, kept)
 			middle := e.Stdout[strings.Index(e.Stdout, "[…"):]
-			wantEqual(t, "it begins with the first line", strings.HasPrefix(e.Stdout, "first\n"), true)
-			wantEqual(t, "it ends with the last line", strings.HasSuffix(e.Stdout, "last\n"), true)
+			expect.Equal(t, "it begins with the first line", strings.HasPrefix(e.Stdout, "first\n"), true)
+			expect.Equal(t, "it ends with the last line", strings.HasSuffix(e.Stdout, "last\n"), true)
 			if !strings.Contains(e.Stdout, c.shown) {
 				t.Errorf("what is shown: got %.120q in its middle, want %q", middle, c.shown)
 			}
@@ -180,9 +181,9 @@ func TestWhatIsToldOfOutputBeyondItsLimit(t *testing.T) {
 				t.Errorf("how much is left out: got %.120q, want a number: %v", middle, err)
 			}
 			shown := int64(strings.Count(e.Stdout, "first\n")*6 + strings.Count(e.Stdout, "last\n")*5)
-			wantEqual(t, "bytes that are shown and said to be left out", left+shown, 9_132_000)
-			wantPart(t, "the notice", e.Notice, c.notice)
-			wantEqual(t, "there is a notice", e.Notice != "", c.notice != "")
+			expect.Equal(t, "bytes that are shown and said to be left out", left+shown, 9_132_000)
+			expect.Part(t, "the notice", e.Notice, c.notice)
+			expect.Equal(t, "there is a notice", e.Notice != "", c.notice != "")
 			if c.stream.Path != "" && len(files) != 0 {
 				t.Error("the file is written again")
 			}
@@ -202,9 +203,9 @@ func TestWhatNoFileCanTakeIsShownAsFarAsItGoes(t *testing.T) {
 	if !strings.Contains(e.Stdout, "not be written to a file: the disk limit is reached") {
 		t.Errorf("stdout: got %d bytes without the reason, want it in them", len(e.Stdout))
 	}
-	wantEqual(t, "stdout is cut", e.StdoutTruncated, true)
-	wantEqual(t, "the path of what was shown", e.Displays[0].Path, "")
-	wantPart(t, "its problem", e.Displays[0].Problem, "the disk limit is reached")
+	expect.Equal(t, "stdout is cut", e.StdoutTruncated, true)
+	expect.Equal(t, "the path of what was shown", e.Displays[0].Path, "")
+	expect.Part(t, "its problem", e.Displays[0].Problem, "the disk limit is reached")
 }
 
 func TestAFileOfARunIsReadAndUndoneWithIt(t *testing.T) {
@@ -221,15 +222,15 @@ func TestAFileOfARunIsReadAndUndoneWithIt(t *testing.T) {
 	if len(out.Displays) != 1 {
 		t.Fatalf("displays: got %.300v, want one", out.Displays)
 	}
-	wantEqual(t, "the display's path", out.Displays[0].Path, path)
+	expect.Equal(t, "the display's path", out.Displays[0].Path, path)
 	if text := out.Displays[0].Text; !strings.HasPrefix(text, "word word") {
 		t.Errorf("the display's text: got %.60q, want it to begin with the words", text)
 	}
 	if len(out.FilesChanged) != 1 {
 		t.Fatalf("changes: got %v, want one", out.FilesChanged)
 	}
-	wantEqual(t, "the change's path", out.FilesChanged[0].Path, path)
-	wantEqual(t, "the change", out.FilesChanged[0].Change, "added")
+	expect.Equal(t, "the change's path", out.FilesChanged[0].Path, path)
+	expect.Equal(t, "the change", out.FilesChanged[0].Change, "added")
 	if read := use(t, cs, "read_file", map[string]any{"path": path, "bytes": true, "limit": 8}); field[string](t, read, "content") != page[:8] {
 		t.Errorf("the file is %v", read.StructuredContent)
 	}
@@ -267,9 +268,9 @@ func TestPicturesThatTheServerHasNoMemoryForAreInFiles(t *testing.T) {
 	}, true, func([]byte) []byte { return nil })
 	e, list := describe(res, kept)
 	d := e.Displays[0]
-	wantEqual(t, "it has a path", d.Path != "", true)
-	wantEqual(t, "it has an image", list[0].image != nil, false)
-	wantEqual(t, "the file has its bytes", bytes.Equal(files[d.Path], data), true)
+	expect.Equal(t, "it has a path", d.Path != "", true)
+	expect.Equal(t, "it has an image", list[0].image != nil, false)
+	expect.Equal(t, "the file has its bytes", bytes.Equal(files[d.Path], data), true)
 }
 
 func TestPicturesOfOneCallAreBoundedTogether(t *testing.T) {
@@ -284,7 +285,7 @@ func TestPicturesOfOneCallAreBoundedTogether(t *testing.T) {
 	for _, s := range list {
 		bytes += len(s.image)
 	}
-	wantEqual(t, "those in files", len(files), 2)
+	expect.Equal(t, "those in files", len(files), 2)
 	if bytes > maxPicturesRoom {
 		t.Errorf("the bytes of those that are shown: got %d, want at most %d", bytes, maxPicturesRoom)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"paddock/internal/expect"
 	"paddock/internal/mcpserver/transport"
 	"paddock/internal/session"
 )
@@ -185,9 +186,9 @@ func TestHostileNamesInAddressesAreRefused(t *testing.T) {
 	} {
 		r := post(t, url+to[0], called(1, "1", ""), append([]string{"Owner: ann"}, to[1:]...)...)
 		body := bodyOf(t, r)
-		wantEqual(t, fmt.Sprintf("%s: r.StatusCode", name), r.StatusCode, http.StatusBadRequest)
-		wantPart(t, name, body, `"code":-32600`)
-		wantEqual(t, fmt.Sprintf(`%s: strings.Count(body, "invalid")`, name), strings.Count(body, "invalid"), 1)
+		expect.Equal(t, fmt.Sprintf("%s: r.StatusCode", name), r.StatusCode, http.StatusBadRequest)
+		expect.Part(t, name, body, `"code":-32600`)
+		expect.Equal(t, fmt.Sprintf(`%s: strings.Count(body, "invalid")`, name), strings.Count(body, "invalid"), 1)
 	}
 	if all, err := s.config.Sessions.List("ann"); err != nil {
 		t.Error(err)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"paddock/internal/expect"
 	"paddock/internal/session"
 )
 
@@ -32,18 +33,18 @@ func TestALinkToWhatASessionServes(t *testing.T) {
 	s := newServer(t, Config{Link: func(context.Context, session.Owner, session.ID, string) (string, time.Time, error) {
 		return "http://file", time.Time{}, nil
 	}, Preview: func(_ context.Context, owner session.Owner, id session.ID, port uint16, path string) (string, time.Time, error) {
-		wantEqual(t, "port", port, 8000)
-		wantEqual(t, "path", path, "/a")
+		expect.Equal(t, "port", port, 8000)
+		expect.Equal(t, "path", path, "/a")
 		if id == "" {
 			t.Error("id: got none, want one")
 		}
 		return "http://preview/x", time.Unix(1e9, 0), nil
 	}}, session.Config{})
 	got, res := useTool(t, connect(t, s, "tests", nil), "read_file", `{"path":"localhost:8000/a","link":true}`)
-	wantEqual(t, `got["preview_url"]`, got["preview_url"], "http://preview/x")
+	expect.Equal(t, `got["preview_url"]`, got["preview_url"], "http://preview/x")
 	if got["session_id"] == "" {
 		t.Error(`got["session_id"]: got none, want one`)
 	}
-	wantPart(t, "res.Content[0].(*mcp.TextContent).Text",
+	expect.Part(t, "res.Content[0].(*mcp.TextContent).Text",
 		res.Content[0].(*mcp.TextContent).Text, "port 8000, until 2001-09-09T01:46:40Z: http://preview/x")
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"paddock/internal/expect"
 	"paddock/internal/mcpserver/execution"
 	"paddock/internal/mcpserver/transport"
 	"paddock/internal/sandbox"
@@ -82,7 +83,7 @@ func TestOutputThatIsNoTextStaysReadable(t *testing.T) {
 	if !strings.HasSuffix(e.Stdout, "end") {
 		t.Errorf("e.Stdout: got the end %q, want %q", e.Stdout[max(0, len(e.Stdout)-100):], "end")
 	}
-	wantEqual(t, "e.Stderr", e.Stderr, "\uFFFD\n")
+	expect.Equal(t, "e.Stderr", e.Stderr, "\uFFFD\n")
 }
 
 func TestEveryCauseIsNamed(t *testing.T) {
@@ -177,7 +178,7 @@ func TestOnlyPicturesThatClientsCanShowArePassedOn(t *testing.T) {
 			if (list[0].image != nil || list[0].Text != "") != test.shown {
 				t.Errorf("it is shown: want %v; got %+v", test.shown, list)
 			}
-			wantPart(t, "list[0].Problem", list[0].Problem, test.problem)
+			expect.Part(t, "list[0].Problem", list[0].Problem, test.problem)
 			if (list[0].Problem == "") != test.shown {
 				t.Errorf("the problem is %q", list[0].Problem)
 			}
@@ -259,8 +260,8 @@ func TestEachClientGetsTheFormItShows(t *testing.T) {
 				if err := json.Unmarshal([]byte(text), &back); err != nil {
 					t.Errorf("the text: got error %v, want none: %s", err, text)
 				} else {
-					wantEqual(t, "the text: back.Stdout", back.Stdout, "printed\n")
-					wantEqual(t, "the text: back.SessionID", back.SessionID, "s")
+					expect.Equal(t, "the text: back.Stdout", back.Stdout, "printed\n")
+					expect.Equal(t, "the text: back.SessionID", back.SessionID, "s")
 				}
 			}
 		})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"paddock/internal/expect"
 	"paddock/internal/fault"
 	"paddock/internal/mcpserver/transport"
 	"paddock/internal/session"
@@ -140,9 +141,9 @@ func TestClientsAtTheSameTime(t *testing.T) {
 			if err != nil {
 				t.Errorf("client %d: got error %v, want none", k, err)
 			} else {
-				wantEqual(t, fmt.Sprintf(`client %d: field[float64](t, res, "execution_count")`, k),
+				expect.Equal(t, fmt.Sprintf(`client %d: field[float64](t, res, "execution_count")`, k),
 					field[float64](t, res, "execution_count"), 10)
-				wantEqual(t, fmt.Sprintf(`client %d: len(field[[]any](t, res, "files"))`, k),
+				expect.Equal(t, fmt.Sprintf(`client %d: len(field[[]any](t, res, "files"))`, k),
 					len(field[[]any](t, res, "files")), 5)
 			}
 		})
@@ -252,8 +253,8 @@ func TestMistakesInAConfigAreTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantEqual(t, "len(list.Tools)", len(list.Tools), 5)
-	wantEqual(t, "cs.InitializeResult().Instructions", cs.InitializeResult().Instructions, "hi")
+	expect.Equal(t, "len(list.Tools)", len(list.Tools), 5)
+	expect.Equal(t, "cs.InitializeResult().Instructions", cs.InitializeResult().Instructions, "hi")
 }
 
 // TestALongFileIsReadInParts follows what each answer says about the next.

@@ -19,6 +19,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"paddock/internal/expect"
 	"paddock/internal/mcpserver/transport"
 	"paddock/internal/session"
 	"paddock/internal/skill"
@@ -119,9 +120,9 @@ func TestASkillIsInstalledUpdatedFoundAndRemoved(t *testing.T) {
 	if res.IsError {
 		t.Fatalf("it gives %v", res.StructuredContent)
 	}
-	wantEqual(t, "the package", field[string](t, res, "package"), "skills.words")
-	wantEqual(t, "the path", field[string](t, res, "path"), "/skills/words")
-	wantEqual(t, "how many files there are", len(field[[]any](t, res, "files")), 3)
+	expect.Equal(t, "the package", field[string](t, res, "package"), "skills.words")
+	expect.Equal(t, "the path", field[string](t, res, "path"), "/skills/words")
+	expect.Equal(t, "how many files there are", len(field[[]any](t, res, "files")), 3)
 	if got, want := field[string](t, res, "digest"), "sha256:"; !strings.HasPrefix(got, want) {
 		t.Errorf("the digest: got %s, want %s at its beginning", got, want)
 	}
@@ -159,9 +160,9 @@ func TestASkillIsInstalledUpdatedFoundAndRemoved(t *testing.T) {
 	}
 	res = use(t, cs, "skill_search", map[string]any{"query": "words", "detail_level": "full"})
 	full := string(transport.Encoded(res.StructuredContent))
-	wantPart(t, "all of it", full, `"instructions":"# Words`)
-	wantPart(t, "all of it", full, `"tools":["github/*"]`)
-	wantPart(t, "all of it", full, url)
+	expect.Part(t, "all of it", full, `"instructions":"# Words`)
+	expect.Part(t, "all of it", full, `"tools":["github/*"]`)
+	expect.Part(t, "all of it", full, url)
 	if res := use(t, cs, "skill_remove", map[string]any{"name": "words"}); res.IsError {
 		t.Errorf("removing gives %v", res.StructuredContent)
 	}
@@ -284,8 +285,8 @@ func TestSkillsAreResources(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: got error %v, want none", uri, err)
 		}
-		wantEqual(t, fmt.Sprintf("%s: read.Contents[0].Text", uri), read.Contents[0].Text, want)
-		wantEqual(t, fmt.Sprintf("%s: read.Contents[0].MIMEType", uri), read.Contents[0].MIMEType, "text/markdown")
+		expect.Equal(t, fmt.Sprintf("%s: read.Contents[0].Text", uri), read.Contents[0].Text, want)
+		expect.Equal(t, fmt.Sprintf("%s: read.Contents[0].MIMEType", uri), read.Contents[0].MIMEType, "text/markdown")
 	}
 	read, err := cs.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "skill://words/assets/a.bin"})
 	if err != nil {
@@ -335,15 +336,15 @@ func TestManySkillsAreListedInPages(t *testing.T) {
 	if len(second.Skills) != 3 {
 		t.Fatalf("the second page has %d skills, want 3: %s", len(second.Skills), transport.Encoded(second))
 	}
-	wantEqual(t, "the next page", second.NextCursor, "")
-	wantEqual(t, "the first of the second page", second.Skills[0].URI, "skill://s050/SKILL.md")
+	expect.Equal(t, "the next page", second.NextCursor, "")
+	expect.Equal(t, "the first of the second page", second.Skills[0].URI, "skill://s050/SKILL.md")
 	var raw map[string]json.RawMessage
 	if err := json.Unmarshal(transport.Encoded(second), &raw); err != nil {
 		t.Fatal(err)
 	}
-	wantEqual(t, "ttlMs", string(raw["ttlMs"]), "0")
-	wantEqual(t, "cacheScope", string(raw["cacheScope"]), `"private"`)
-	wantEqual(t, "resultType", string(raw["resultType"]), `"complete"`)
+	expect.Equal(t, "ttlMs", string(raw["ttlMs"]), "0")
+	expect.Equal(t, "cacheScope", string(raw["cacheScope"]), `"private"`)
+	expect.Equal(t, "resultType", string(raw["resultType"]), `"complete"`)
 }
 
 // A token without the set reads no skill.

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"paddock/internal/expect"
 	"paddock/internal/mcpserver/transport"
 	"paddock/internal/sandbox"
 	"paddock/internal/session"
@@ -77,10 +78,10 @@ func TestACallThatTakesLongBecomesATask(t *testing.T) {
 	_, _, url, release := held(t, transport.Config{TasksDir: t.TempDir(), TaskAfter: 20 * time.Millisecond})
 	id := asTask(t, url, "print('a')\nx = call('wait', '')\nprint('b')")
 	status, running, _ := ofTask(t, url, "tasks/get", id)
-	wantEqual(t, "the status while it runs", status, http.StatusOK)
-	wantEqual(t, "the task while it runs", running["taskId"], any(id))
-	wantEqual(t, "the type while it runs", running["resultType"], any("complete"))
-	wantEqual(t, "the result while it runs", running["result"], nil)
+	expect.Equal(t, "the status while it runs", status, http.StatusOK)
+	expect.Equal(t, "the task while it runs", running["taskId"], any(id))
+	expect.Equal(t, "the type while it runs", running["resultType"], any("complete"))
+	expect.Equal(t, "the result while it runs", running["result"], nil)
 	release()
 	res := settled(t, url, id)
 	if data, _ := json.Marshal(res["result"]); res["status"] != "completed" {

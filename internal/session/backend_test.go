@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"paddock/internal/expect"
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/sandboxtest"
@@ -77,10 +78,10 @@ func TestAnInterpreterThatEndsBetweenTwoCallsIsReplacedAndTheModelTold(t *testin
 	if err != nil {
 		t.Fatalf("the session: got error %v, want none", err)
 	}
-	wantEqual(t, "the session: d.State", d.State, session.Idle)
-	wantEqual(t, "the session: len(d.Variables)", len(d.Variables), 0)
-	wantEqual(t, "the session: len(d.Files)", len(d.Files), 1)
-	wantPart(t, "the session: d.Notice", d.Notice, "(python) has ended")
+	expect.Equal(t, "the session: d.State", d.State, session.Idle)
+	expect.Equal(t, "the session: len(d.Variables)", len(d.Variables), 0)
+	expect.Equal(t, "the session: len(d.Files)", len(d.Files), 1)
+	expect.Part(t, "the session: d.Notice", d.Notice, "(python) has ended")
 	r := prints(t, m, id, "print(read('kept'))", "text")
 	if !strings.Contains(r.Notice, "fresh python interpreter") {
 		t.Errorf("r.Notice: got %q, want %q in it", r.Notice, "fresh python interpreter")
@@ -134,15 +135,15 @@ func TestDetailsTellWhichInterpreterCannotBeInspected(t *testing.T) {
 	if err != nil {
 		t.Fatalf("the session: got error %v, want none", err)
 	}
-	wantEqual(t, "the session: d.State", d.State, session.Live)
-	wantEqual(t, "the session: len(d.Variables)", len(d.Variables), 0)
-	wantPart(t, "the session: d.Notice", d.Notice, "(python) cannot be inspected")
+	expect.Equal(t, "the session: d.State", d.State, session.Live)
+	expect.Equal(t, "the session: len(d.Variables)", len(d.Variables), 0)
+	expect.Part(t, "the session: d.Notice", d.Notice, "(python) cannot be inspected")
 	b.silent = nil
 	if d, err = m.Details(t.Context(), alice, id); err != nil {
 		t.Errorf("the session: got error %v, want none", err)
 	} else {
-		wantEqual(t, "the session: len(d.Variables)", len(d.Variables), 1)
-		wantEqual(t, "the session: d.Notice", d.Notice, "")
+		expect.Equal(t, "the session: len(d.Variables)", len(d.Variables), 1)
+		expect.Equal(t, "the session: d.Notice", d.Notice, "")
 	}
 }
 

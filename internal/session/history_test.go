@@ -11,6 +11,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"paddock/internal/expect"
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/sandboxtest"
@@ -61,8 +62,8 @@ func TestVariablesAndFilesOutliveTheProcess(t *testing.T) {
 	if d, err := m.Details(t.Context(), alice, id); err != nil {
 		t.Error(err)
 	} else {
-		wantEqual(t, "len(d.Variables)", len(d.Variables), 2)
-		wantEqual(t, "d.Notice", d.Notice, "")
+		expect.Equal(t, "len(d.Variables)", len(d.Variables), 2)
+		expect.Equal(t, "d.Notice", d.Notice, "")
 	}
 	if r := prints(t, m, id, "print(x, read('f'))", "1 one"); r.Notice != "" {
 		t.Errorf("the notice is %q", r.Notice)
@@ -71,8 +72,8 @@ func TestVariablesAndFilesOutliveTheProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantEqual(t, "r.Stdout", strings.TrimSpace(r.Stdout), "7")
-	wantEqual(t, "r.Notice", r.Notice, "")
+	expect.Equal(t, "r.Stdout", strings.TrimSpace(r.Stdout), "7")
+	expect.Equal(t, "r.Notice", r.Notice, "")
 }
 
 func TestUndoGoesBackOneByOneAndIsUndoneByRestore(t *testing.T) {
@@ -84,9 +85,9 @@ func TestUndoGoesBackOneByOneAndIsUndoneByRestore(t *testing.T) {
 	last := checkpoints(t, m, id)
 	for k := 2; k >= 0; k-- {
 		r := undo(t, m, id)
-		wantEqual(t, "len(r.Changes)", len(r.Changes), 2)
-		wantEqual(t, "len(r.Variables)", len(r.Variables), 1)
-		wantEqual(t, "r.Notice", r.Notice, "")
+		expect.Equal(t, "len(r.Changes)", len(r.Changes), 2)
+		expect.Equal(t, "len(r.Variables)", len(r.Variables), 1)
+		expect.Equal(t, "r.Notice", r.Notice, "")
 		if k == 1 { // what was undone is left; what comes now follows on
 			continue
 		}
@@ -101,8 +102,8 @@ func TestUndoGoesBackOneByOneAndIsUndoneByRestore(t *testing.T) {
 	if got := checkpoints(t, m, id); len(got) != len(last) {
 		t.Errorf("the checkpoints: len(got): got %d, want %d: %v", len(got), len(last), got)
 	} else {
-		wantEqual(t, "the checkpoints: got[1].Current", got[1].Current, true)
-		wantEqual(t, "the checkpoints: got[len(got)-1].Current", got[len(got)-1].Current, false)
+		expect.Equal(t, "the checkpoints: got[1].Current", got[1].Current, true)
+		expect.Equal(t, "the checkpoints: got[len(got)-1].Current", got[len(got)-1].Current, false)
 	}
 	prints(t, m, id, "print(x, read('f'))", "0 0")
 	undo(t, m, id) // of what printed, if that changed anything, or of the first
@@ -494,8 +495,8 @@ func TestTheIndexCanBeDeleted(t *testing.T) {
 	if len(all) != 2 {
 		t.Fatalf("len(all): got %d, want 2: %v", len(all), all)
 	}
-	wantEqual(t, "all[0].ID", all[0].ID, "a")
-	wantEqual(t, "all[0].Executions", all[0].Executions, 1)
+	expect.Equal(t, "all[0].ID", all[0].ID, "a")
+	expect.Equal(t, "all[0].Executions", all[0].Executions, 1)
 	prints(t, m, b, "print(x)", "2")
 }
 

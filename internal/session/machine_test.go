@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"paddock/internal/expect"
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/sandboxtest"
@@ -93,25 +94,25 @@ func TestInterpretersAndCommandsShareTheSessionsMachine(t *testing.T) {
 	if len(specs) != 2 {
 		t.Fatalf("the specs: len(specs): got %d, want 2: %v", len(specs), specs)
 	}
-	wantEqual(t, "the specs: specs[0].Box", specs[0].Box, specs[1].Box)
+	expect.Equal(t, "the specs: specs[0].Box", specs[0].Box, specs[1].Box)
 	if specs[0].Box == "" {
 		t.Error("the specs: specs[0].Box: got none, want one")
 	}
-	wantEqual(t, "the specs: specs[1].Runtime", specs[1].Runtime, sandbox.CommandRuntime)
+	expect.Equal(t, "the specs: specs[1].Runtime", specs[1].Runtime, sandbox.CommandRuntime)
 	if t.Failed() {
 		t.FailNow()
 	}
 	s := specs[0]
-	wantEqual(t, "the spec: s.Image", s.Image, "some")
-	wantEqual(t, "the spec: s.CPUs", s.CPUs, 2)
-	wantEqual(t, `the spec: s.Env["A"]`, s.Env["A"], "1")
-	wantEqual(t, `the spec: s.Env["TZ"]`, s.Env["TZ"], "Asia/Tokyo")
-	wantEqual(t, "the spec: s.Limits.MemoryBytes", s.Limits.MemoryBytes, 300<<20)
+	expect.Equal(t, "the spec: s.Image", s.Image, "some")
+	expect.Equal(t, "the spec: s.CPUs", s.CPUs, 2)
+	expect.Equal(t, `the spec: s.Env["A"]`, s.Env["A"], "1")
+	expect.Equal(t, `the spec: s.Env["TZ"]`, s.Env["TZ"], "Asia/Tokyo")
+	expect.Equal(t, "the spec: s.Limits.MemoryBytes", s.Limits.MemoryBytes, 300<<20)
 	v := s.Mounts[len(s.Mounts)-1]
-	wantEqual(t, "the volume: v.Host", v.Host, volume)
-	wantEqual(t, "the volume: v.Guest", v.Guest, "/data")
-	wantEqual(t, "the volume: v.ReadOnly", v.ReadOnly, true)
-	wantEqual(t, "the volume: v.NoLinks", v.NoLinks, true)
+	expect.Equal(t, "the volume: v.Host", v.Host, volume)
+	expect.Equal(t, "the volume: v.Guest", v.Guest, "/data")
+	expect.Equal(t, "the volume: v.ReadOnly", v.ReadOnly, true)
+	expect.Equal(t, "the volume: v.NoLinks", v.NoLinks, true)
 	if _, err := m.Create(t.Context(), alice, "", session.Settings{MemoryBytes: 513 << 20}); fault.KindOf(err) != fault.Invalid {
 		t.Errorf("more memory than a machine may have: %v", err)
 	}
@@ -119,8 +120,8 @@ func TestInterpretersAndCommandsShareTheSessionsMachine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantEqual(t, "u.Booted.IsZero()", u.Booted.IsZero(), false)
-	wantEqual(t, "u.Memory", u.Memory, 2<<20)
+	expect.Equal(t, "u.Booted.IsZero()", u.Booted.IsZero(), false)
+	expect.Equal(t, "u.Memory", u.Memory, 2<<20)
 	if u.CPU <= 0 {
 		t.Errorf("u.CPU: got %v, want more than 0", u.CPU)
 	}
@@ -156,8 +157,8 @@ func TestAStoppedSessionRunsNothingUntilItIsBooted(t *testing.T) {
 		if i, err := m.Info(alice, id); err != nil {
 			t.Error(err)
 		} else {
-			wantEqual(t, "i.Halted", i.Halted, true)
-			wantEqual(t, "b.Live()", b.Live(), 0)
+			expect.Equal(t, "i.Halted", i.Halted, true)
+			expect.Equal(t, "b.Live()", b.Live(), 0)
 		}
 	}
 	_, err := m.Execute(t.Context(), alice, id, session.Request{Code: "1"})
@@ -167,7 +168,7 @@ func TestAStoppedSessionRunsNothingUntilItIsBooted(t *testing.T) {
 	if u, err := m.Usage(t.Context(), alice, id); err != nil {
 		t.Error(err)
 	} else {
-		wantEqual(t, "u.Booted.IsZero()", u.Booted.IsZero(), true)
+		expect.Equal(t, "u.Booted.IsZero()", u.Booted.IsZero(), true)
 		if u.Disk == 0 {
 			t.Error("u.Disk: got 0, want more")
 		}
@@ -272,8 +273,8 @@ func TestAMachineIsChangedOnlyWhileNothingLives(t *testing.T) {
 	if err := m.Boot(t.Context(), alice, id); err != nil {
 		t.Error(err)
 	} else {
-		wantEqual(t, "last.Image", last.Image, "other")
-		wantEqual(t, "last.Limits.MemoryBytes", last.Limits.MemoryBytes, 32<<20)
+		expect.Equal(t, "last.Image", last.Image, "other")
+		expect.Equal(t, "last.Limits.MemoryBytes", last.Limits.MemoryBytes, 32<<20)
 	}
 	_, err = m.Configure(t.Context(), alice, id, session.Settings{MemoryBytes: 1 << 50})
 	wantKind(t, err, fault.Invalid)
@@ -308,9 +309,9 @@ func TestStoppedAndRunningSessionsAreSoAfterARestart(t *testing.T) {
 	if i, err := m.Info(alice, runs); err != nil {
 		t.Errorf("the other one: got error %v, want none", err)
 	} else {
-		wantEqual(t, "the other one: i.Halted", i.Halted, false)
-		wantEqual(t, "the other one: i.State", i.State, session.Asleep)
-		wantEqual(t, "the other one: b.Live()", b.Live(), 0)
+		expect.Equal(t, "the other one: i.Halted", i.Halted, false)
+		expect.Equal(t, "the other one: i.State", i.State, session.Asleep)
+		expect.Equal(t, "the other one: b.Live()", b.Live(), 0)
 	}
 	r := command(t, m, runs, "echo", "on")
 	says(t, r.Notice, "server 8000", "were stopped", "", "fresh")
@@ -403,9 +404,9 @@ func TestAForkHasFilesButNoVariablesNameOrPorts(t *testing.T) {
 	}
 	for _, f := range forks {
 		mc := f.Settings.Machine
-		wantEqual(t, "mc.Sandbox", mc.Sandbox, nil)
-		wantEqual(t, "mc.Ports == nil", mc.Ports == nil, true)
-		wantEqual(t, "mc.Image", mc.Image, "some")
+		expect.Equal(t, "mc.Sandbox", mc.Sandbox, nil)
+		expect.Equal(t, "mc.Ports == nil", mc.Ports == nil, true)
+		expect.Equal(t, "mc.Image", mc.Image, "some")
 		r := prints(t, m, f.ID, "print(read('kept'))", "text")
 		says(t, r.Notice, "fresh python interpreter", "the session is a fork")
 	}
@@ -464,12 +465,12 @@ func TestAnArchiveHasFilesAndNothingOfItsHost(t *testing.T) {
 	if mc := got.Settings.Machine; mc == nil {
 		t.Error("the machine: got nil, want one")
 	} else {
-		wantEqual(t, "the machine: mc.Image", mc.Image, "some")
-		wantEqual(t, "the machine: mc.CPUs", mc.CPUs, 2)
-		wantEqual(t, "the machine: mc.Env == nil", mc.Env == nil, true)
-		wantEqual(t, "the machine: mc.Volumes == nil", mc.Volumes == nil, true)
-		wantEqual(t, "the machine: mc.Ports == nil", mc.Ports == nil, true)
-		wantEqual(t, "the machine: mc.Sandbox", mc.Sandbox, nil)
+		expect.Equal(t, "the machine: mc.Image", mc.Image, "some")
+		expect.Equal(t, "the machine: mc.CPUs", mc.CPUs, 2)
+		expect.Equal(t, "the machine: mc.Env == nil", mc.Env == nil, true)
+		expect.Equal(t, "the machine: mc.Volumes == nil", mc.Volumes == nil, true)
+		expect.Equal(t, "the machine: mc.Ports == nil", mc.Ports == nil, true)
+		expect.Equal(t, "the machine: mc.Sandbox", mc.Sandbox, nil)
 	}
 	res, err := m.Execute(t.Context(), "bob", got.ID, session.Request{Code: "print(read('kept'))", Language: "python"})
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"paddock/internal/expect"
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/sandboxtest"
@@ -75,9 +76,9 @@ func TestAProgramsCallsAreAnsweredAsItsRuns(t *testing.T) {
 	id := create(t, m, alice, "")
 	r := prints(t, m, id, "print(call('one', ''), call('two', ''))", "alice 1 alice 2")
 	run := o.runs[1]
-	wantEqual(t, "the call: run.Owner", run.Owner, alice)
-	wantEqual(t, "the call: run.Session", run.Session, id)
-	wantEqual(t, "the call: run.Execution", run.Execution, r.Execution)
+	expect.Equal(t, "the call: run.Owner", run.Owner, alice)
+	expect.Equal(t, "the call: run.Session", run.Session, id)
+	expect.Equal(t, "the call: run.Execution", run.Execution, r.Execution)
 	if run.Execution == "" {
 		t.Error("the call: run.Execution: got none, want one")
 	}

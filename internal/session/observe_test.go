@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"paddock/internal/expect"
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/sandboxtest"
@@ -59,25 +60,25 @@ func TestWhatHappensIsTold(t *testing.T) {
 		t.Fatalf("told were %+v", all)
 	}
 	for i, e := range all {
-		wantEqual(t, "e.Action", e.Action, want[i].action)
-		wantEqual(t, "e.Begun", e.Begun, want[i].begun)
-		wantEqual(t, "e.Owner", e.Owner, alice)
-		wantEqual(t, "e.Session", e.Session, id)
-		wantEqual(t, "e.Isolation", e.Isolation, "fake")
+		expect.Equal(t, "e.Action", e.Action, want[i].action)
+		expect.Equal(t, "e.Begun", e.Begun, want[i].begun)
+		expect.Equal(t, "e.Owner", e.Owner, alice)
+		expect.Equal(t, "e.Session", e.Session, id)
+		expect.Equal(t, "e.Isolation", e.Isolation, "fake")
 		if e.Err != nil {
 			t.Errorf("e.Err: got error %v, want none", e.Err)
 		}
 	}
 	begin, end := all[1], all[2]
-	wantEqual(t, "at the begin: begin.Execution", begin.Execution, first.Execution)
-	wantEqual(t, "at the begin: begin.Language", begin.Language, "python")
-	wantEqual(t, "at the begin: begin.Code", begin.Code, "x = 1\nprint(x)")
-	wantEqual(t, "at the begin: begin.Exit.Cause", begin.Exit.Cause, 0)
-	wantEqual(t, "at the end: end.Execution", end.Execution, first.Execution)
-	wantEqual(t, "at the end: end.Code", end.Code, begin.Code)
-	wantEqual(t, "at the end: end.Exit.Cause", end.Exit.Cause, sandbox.Exited)
-	wantEqual(t, "at the end: end.Exit.Engine", end.Exit.Engine, first.Exit.Engine)
-	wantEqual(t, "at the end: end.Wall", end.Wall, first.Wall)
+	expect.Equal(t, "at the begin: begin.Execution", begin.Execution, first.Execution)
+	expect.Equal(t, "at the begin: begin.Language", begin.Language, "python")
+	expect.Equal(t, "at the begin: begin.Code", begin.Code, "x = 1\nprint(x)")
+	expect.Equal(t, "at the begin: begin.Exit.Cause", begin.Exit.Cause, 0)
+	expect.Equal(t, "at the end: end.Execution", end.Execution, first.Execution)
+	expect.Equal(t, "at the end: end.Code", end.Code, begin.Code)
+	expect.Equal(t, "at the end: end.Exit.Cause", end.Exit.Cause, sandbox.Exited)
+	expect.Equal(t, "at the end: end.Exit.Engine", end.Exit.Engine, first.Exit.Engine)
+	expect.Equal(t, "at the end: end.Wall", end.Wall, first.Wall)
 	if end.Start <= 0 {
 		t.Errorf("at the end: end.Start: got %v, want more than 0", end.Start)
 	}
@@ -98,8 +99,8 @@ func TestALanguageThatNobodyNamedIsTold(t *testing.T) {
 	if all := w.take(); len(all) != 3 {
 		t.Errorf("len(all): got %d, want 3: %v", len(all), all)
 	} else {
-		wantEqual(t, "all[1].Language", all[1].Language, "python")
-		wantEqual(t, "all[2].Language", all[2].Language, "python")
+		expect.Equal(t, "all[1].Language", all[1].Language, "python")
+		expect.Equal(t, "all[2].Language", all[2].Language, "python")
 	}
 }
 
@@ -112,8 +113,8 @@ func TestWhatCannotBeRecordedDoesNotRun(t *testing.T) {
 	if d, err := m.Details(t.Context(), alice, id); err != nil {
 		t.Errorf("the session: got error %v, want none", err)
 	} else {
-		wantEqual(t, "the session: len(d.Files)", len(d.Files), 0)
-		wantEqual(t, "the session: d.State", d.State, session.Idle)
+		expect.Equal(t, "the session: len(d.Files)", len(d.Files), 0)
+		expect.Equal(t, "the session: d.State", d.State, session.Idle)
 	}
 	if all := w.take(); len(all) != 2 {
 		t.Errorf("len(all): got %d, want 2: %v", len(all), all)
@@ -135,7 +136,7 @@ func TestTheEndIsToldOfWhatWasCancelledAndOfWhatFailed(t *testing.T) {
 	if all := w.take(); len(all) != 3 {
 		t.Errorf("of the cancelled one: len(all): got %d, want 3: %v", len(all), all)
 	} else {
-		wantEqual(t, "of the cancelled one: all[2].Exit.Cause", all[2].Exit.Cause, sandbox.Cancelled)
+		expect.Equal(t, "of the cancelled one: all[2].Exit.Cause", all[2].Exit.Cause, sandbox.Cancelled)
 		if all[2].Err != nil {
 			t.Errorf("of the cancelled one: all[2].Err: got error %v, want none", all[2].Err)
 		}
@@ -160,10 +161,10 @@ func TestWhatNobodyUsedIsToldOf(t *testing.T) {
 		if all := w.take(); len(all) != 2 {
 			t.Errorf("len(all): got %d, want 2: %v", len(all), all)
 		} else {
-			wantEqual(t, "all[1].Action", all[1].Action, session.Destroying)
-			wantEqual(t, "all[1].Expired", all[1].Expired, true)
-			wantEqual(t, "all[1].Session", all[1].Session, id)
-			wantEqual(t, "all[1].Owner", all[1].Owner, alice)
+			expect.Equal(t, "all[1].Action", all[1].Action, session.Destroying)
+			expect.Equal(t, "all[1].Expired", all[1].Expired, true)
+			expect.Equal(t, "all[1].Session", all[1].Session, id)
+			expect.Equal(t, "all[1].Owner", all[1].Owner, alice)
 		}
 	})
 }

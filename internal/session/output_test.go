@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"paddock/internal/expect"
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/sandboxtest"
 	"paddock/internal/session"
@@ -44,10 +45,10 @@ func TestAllThatIsPrintedIsInAFileAndItsEndsInTheResult(t *testing.T) {
 		if err != nil {
 			t.Fatalf("at a limit of %d: got error %v, want none", limit, err)
 		}
-		wantEqual(t, fmt.Sprintf("at a limit of %d: s.Bytes", limit), s.Bytes, int64(len(all)))
-		wantEqual(t, fmt.Sprintf("at a limit of %d: r.Exit.StdoutTruncated", limit), r.Exit.StdoutTruncated, true)
-		wantEqual(t, fmt.Sprintf("at a limit of %d: s.Path", limit), s.Path, ".paddock/1-stdout.txt")
-		wantEqual(t, fmt.Sprintf("at a limit of %d: s.Problem", limit), s.Problem, "")
+		expect.Equal(t, fmt.Sprintf("at a limit of %d: s.Bytes", limit), s.Bytes, int64(len(all)))
+		expect.Equal(t, fmt.Sprintf("at a limit of %d: r.Exit.StdoutTruncated", limit), r.Exit.StdoutTruncated, true)
+		expect.Equal(t, fmt.Sprintf("at a limit of %d: s.Path", limit), s.Path, ".paddock/1-stdout.txt")
+		expect.Equal(t, fmt.Sprintf("at a limit of %d: s.Problem", limit), s.Problem, "")
 		if t.Failed() {
 			t.FailNow()
 		}
@@ -59,8 +60,8 @@ func TestAllThatIsPrintedIsInAFileAndItsEndsInTheResult(t *testing.T) {
 		if !strings.HasSuffix(all, end) {
 			t.Errorf("at a limit of %d: all: got %q, want it to end with %q", limit, all, end)
 		}
-		wantEqual(t, fmt.Sprintf("at a limit of %d: begin+mark+end", limit), begin+mark+end, r.Stdout)
-		wantEqual(t, fmt.Sprintf("at a limit of %d: int64(len(begin)+len(end))+s.LeftOut", limit),
+		expect.Equal(t, fmt.Sprintf("at a limit of %d: begin+mark+end", limit), begin+mark+end, r.Stdout)
+		expect.Equal(t, fmt.Sprintf("at a limit of %d: int64(len(begin)+len(end))+s.LeftOut", limit),
 			int64(len(begin)+len(end))+s.LeftOut, s.Bytes)
 		if kept := int64(len(begin) + len(end)); kept > limit || kept < limit-4 {
 			t.Errorf("at a limit of %d %d bytes are kept", limit, kept)
@@ -80,9 +81,9 @@ func TestWhatIsMoreThanTheDiskLimitIsKeptInPart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantEqual(t, "s.Bytes", s.Bytes, 14_000)
-	wantPart(t, "s.Problem", s.Problem, "disk limit")
-	wantEqual(t, "fileOf(t, m, id, s.Path)", fileOf(t, m, id, s.Path), r.Stdout)
+	expect.Equal(t, "s.Bytes", s.Bytes, 14_000)
+	expect.Part(t, "s.Problem", s.Problem, "disk limit")
+	expect.Equal(t, "fileOf(t, m, id, s.Path)", fileOf(t, m, id, s.Path), r.Stdout)
 }
 
 func TestAProgramThatPrintsFarBeyondItsLimitIsStopped(t *testing.T) {
@@ -93,7 +94,7 @@ func TestAProgramThatPrintsFarBeyondItsLimitIsStopped(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantEqual(t, "r.Exit.Cause", r.Exit.Cause, sandbox.OutputExceeded)
-	wantEqual(t, "s.Bytes", s.Bytes, 6400)
-	wantEqual(t, "len(fileOf(t, m, id, s.Path))", len(fileOf(t, m, id, s.Path)), 6400)
+	expect.Equal(t, "r.Exit.Cause", r.Exit.Cause, sandbox.OutputExceeded)
+	expect.Equal(t, "s.Bytes", s.Bytes, 6400)
+	expect.Equal(t, "len(fileOf(t, m, id, s.Path))", len(fileOf(t, m, id, s.Path)), 6400)
 }

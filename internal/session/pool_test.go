@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"paddock/internal/expect"
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/sandboxtest"
@@ -178,20 +179,20 @@ func TestANewSessionGetsAMachineThatIsBootedAlready(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		} else {
-			wantEqual(t, "len(d.Files)", len(d.Files), 1)
-			wantEqual(t, "len(d.Variables)", len(d.Variables), 1)
+			expect.Equal(t, "len(d.Files)", len(d.Files), 1)
+			expect.Equal(t, "len(d.Variables)", len(d.Variables), 1)
 		}
 		all := b.started()
 		if len(all) != 2 {
 			t.Errorf("len(all): got %d, want 2: %v", len(all), all)
 		} else {
-			wantEqual(t, "all[0].Owner", all[0].Owner, "")
-			wantEqual(t, "all[1].Owner", all[1].Owner, string(alice))
-			wantEqual(t, "all[1].Runtime", all[1].Runtime, sandbox.CommandRuntime)
+			expect.Equal(t, "all[0].Owner", all[0].Owner, "")
+			expect.Equal(t, "all[1].Owner", all[1].Owner, string(alice))
+			expect.Equal(t, "all[1].Runtime", all[1].Runtime, sandbox.CommandRuntime)
 		}
 		s := m.Stats()
-		wantEqual(t, "s.PoolHits", s.PoolHits, 1)
-		wantEqual(t, "s.PoolMisses", s.PoolMisses, 0)
+		expect.Equal(t, "s.PoolHits", s.PoolHits, 1)
+		expect.Equal(t, "s.PoolMisses", s.PoolMisses, 0)
 		if s.Memory < 1 {
 			t.Errorf("s.Memory: got %v, want at least 1", s.Memory)
 		}
@@ -224,9 +225,9 @@ func TestAMachineIsOneSessionsAtMost(t *testing.T) {
 			}
 		}
 		for _, spec := range b.started() {
-			wantEqual(t, "spec.Owner", spec.Owner, "")
-			wantEqual(t, "seen[spec.Box]", seen[spec.Box], false)
-			wantEqual(t, "seen[spec.Mounts[0].Host]", seen[spec.Mounts[0].Host], false)
+			expect.Equal(t, "spec.Owner", spec.Owner, "")
+			expect.Equal(t, "seen[spec.Box]", seen[spec.Box], false)
+			expect.Equal(t, "seen[spec.Mounts[0].Host]", seen[spec.Mounts[0].Host], false)
 			seen[spec.Box], seen[spec.Mounts[0].Host] = true, true
 		}
 		if s := m.Stats(); s.PoolHits != 6 {

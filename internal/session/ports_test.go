@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"testing"
 
+	"paddock/internal/expect"
 	"paddock/internal/fault"
 	"paddock/internal/session"
 )
@@ -93,11 +94,11 @@ func TestAPortThatIsTakenIsOneClearErrorAndLeavesNothing(t *testing.T) {
 	err = m.Boot(t.Context(), alice, i.ID)
 	wantKind(t, err, fault.Conflict)
 	f := fault.Of(err)
-	wantPart(t, "f.Message", f.Message, strconv.Itoa(int(taken)))
+	expect.Part(t, "f.Message", f.Message, strconv.Itoa(int(taken)))
 	if f.Hint == "" {
 		t.Error("f.Hint: got none, want one")
 	}
-	wantEqual(t, "b.Live()", b.Live(), 0)
+	expect.Equal(t, "b.Live()", b.Live(), 0)
 	again, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(free))))
 	if err != nil {
 		t.Fatalf("the other port is still taken: %v", err)

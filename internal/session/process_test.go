@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"paddock/internal/expect"
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/sandboxtest"
@@ -83,9 +84,9 @@ func TestASessionIsOneProcesssAtATimeAndOutlivesIt(t *testing.T) {
 	if len(all) != 1 {
 		t.Fatalf("len(all): got %d, want 1: %v", len(all), all)
 	}
-	wantEqual(t, "all[0].Process", all[0].Process, cmd.Process.Pid)
-	wantEqual(t, "all[0].Executions", all[0].Executions, 1)
-	wantEqual(t, "all[0].Settings.Name", all[0].Settings.Name, "of another process")
+	expect.Equal(t, "all[0].Process", all[0].Process, cmd.Process.Pid)
+	expect.Equal(t, "all[0].Executions", all[0].Executions, 1)
+	expect.Equal(t, "all[0].Settings.Name", all[0].Settings.Name, "of another process")
 	if t.Failed() {
 		t.FailNow()
 	}
@@ -107,8 +108,8 @@ func TestASessionIsOneProcesssAtATimeAndOutlivesIt(t *testing.T) {
 	if i, err := m.Info(alice, "shared"); err != nil {
 		t.Error(err)
 	} else {
-		wantEqual(t, "i.Process", i.Process, 0)
-		wantEqual(t, "i.State", i.State, session.Asleep)
+		expect.Equal(t, "i.Process", i.Process, 0)
+		expect.Equal(t, "i.State", i.State, session.Asleep)
 	}
 	if r := prints(t, m, "shared", "print(read('f'))", "hello"); r.Notice != "" {
 		t.Errorf("nothing is lost, but: %q", r.Notice)
@@ -124,8 +125,8 @@ func TestASessionIsOneProcesssAtATimeAndOutlivesIt(t *testing.T) {
 	if i, err := m.Info(alice, "shared"); err != nil {
 		t.Error(err)
 	} else {
-		wantEqual(t, "i.Executions", i.Executions, 4)
-		wantEqual(t, "i.Process", i.Process, os.Getpid())
+		expect.Equal(t, "i.Executions", i.Executions, 4)
+		expect.Equal(t, "i.Process", i.Process, os.Getpid())
 	}
 }
 
@@ -227,9 +228,9 @@ func TestTheRecordIsWhatItSays(t *testing.T) {
 	if err := json.Unmarshal(data, &got); err != nil {
 		t.Fatal(err)
 	}
-	wantEqual(t, `got["version"]`, got["version"], 1.0)
-	wantEqual(t, `got["session_id"]`, got["session_id"], "s")
-	wantEqual(t, `got["owner"]`, got["owner"], "local")
-	wantEqual(t, `got["isolation"]`, got["isolation"], "fake")
-	wantEqual(t, `got["process"]`, got["process"], any(float64(os.Getpid())))
+	expect.Equal(t, `got["version"]`, got["version"], 1.0)
+	expect.Equal(t, `got["session_id"]`, got["session_id"], "s")
+	expect.Equal(t, `got["owner"]`, got["owner"], "local")
+	expect.Equal(t, `got["isolation"]`, got["isolation"], "fake")
+	expect.Equal(t, `got["process"]`, got["process"], any(float64(os.Getpid())))
 }

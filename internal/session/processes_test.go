@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"paddock/internal/expect"
 	"paddock/internal/fault"
 	"paddock/internal/session"
 )
@@ -23,9 +24,9 @@ func TestProcessesAreListedReadAndStopped(t *testing.T) {
 	if len(list) != 2 {
 		t.Fatalf("the processes: len(list): got %d, want 2: %v", len(list), list)
 	}
-	wantEqual(t, "the processes: list[0].Command", list[0].Command, "one")
-	wantEqual(t, "the processes: list[0].Runtime", list[0].Runtime, "command")
-	wantEqual(t, "the processes: list[1].Runtime", list[1].Runtime, "python")
+	expect.Equal(t, "the processes: list[0].Command", list[0].Command, "one")
+	expect.Equal(t, "the processes: list[0].Runtime", list[0].Runtime, "command")
+	expect.Equal(t, "the processes: list[1].Runtime", list[1].Runtime, "python")
 	if t.Failed() {
 		t.FailNow()
 	}
@@ -43,8 +44,8 @@ func TestProcessesAreListedReadAndStopped(t *testing.T) {
 	if err != nil {
 		t.Fatalf("the details: got error %v, want none", err)
 	}
-	wantEqual(t, "the details: len(d.Processes)", len(d.Processes), 2)
-	wantPart(t, "the details: d.Printed", d.Printed, "two has begun")
+	expect.Equal(t, "the details: len(d.Processes)", len(d.Processes), 2)
+	expect.Part(t, "the details: d.Printed", d.Printed, "two has begun")
 	for range 2 {
 		err = m.Signal(t.Context(), alice, id, list[1].PID, "TERM")
 		if list, _ := m.Processes(t.Context(), alice, id); len(list) != 1 {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"paddock/internal/expect"
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/sandboxtest"
@@ -113,9 +114,9 @@ func TestACheckpointThatWasAskedForHasTheMachine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantEqual(t, "c.Memory", c.Memory, true)
-	wantEqual(t, "c.Notice", c.Notice, "")
-	wantEqual(t, "len(c.Variables)", len(c.Variables), 1)
+	expect.Equal(t, "c.Memory", c.Memory, true)
+	expect.Equal(t, "c.Notice", c.Notice, "")
+	expect.Equal(t, "len(c.Variables)", len(c.Variables), 1)
 	if t.Failed() {
 		t.FailNow()
 	}
@@ -205,8 +206,8 @@ func TestAMachineThatCannotBeSavedIsToldOf(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantEqual(t, "c.Memory", c.Memory, false)
-	wantPart(t, "c.Notice", c.Notice, "too large")
+	expect.Equal(t, "c.Memory", c.Memory, false)
+	expect.Part(t, "c.Notice", c.Notice, "too large")
 	b.Refuse = func() error { return errors.New("anything") }
 	if err := m.Sleep(alice, id); err != nil {
 		t.Fatal(err)
@@ -341,8 +342,8 @@ func TestAMachineThatDoesNotFitOnTheOwnersDiskIsNotSaved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantEqual(t, "c.Memory", c.Memory, false)
-	wantPart(t, "c.Notice", c.Notice, "disk")
+	expect.Equal(t, "c.Memory", c.Memory, false)
+	expect.Part(t, "c.Notice", c.Notice, "disk")
 }
 
 func TestAStoppedMachineIsBootedAfresh(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"paddock/internal/expect"
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/sandboxtest"
@@ -49,9 +50,9 @@ func execute(t *testing.T, m *session.Manager, id session.ID, code string) sessi
 func prints(t *testing.T, m *session.Manager, id session.ID, code, want string) session.Result {
 	t.Helper()
 	r := execute(t, m, id, code)
-	wantEqual(t, fmt.Sprintf("%s: r.Exit.Cause", code), r.Exit.Cause, sandbox.Exited)
-	wantEqual(t, fmt.Sprintf("%s: r.Exit.Error", code), r.Exit.Error, nil)
-	wantEqual(t, fmt.Sprintf("%s: r.Stdout", code), strings.TrimSpace(r.Stdout), want)
+	expect.Equal(t, fmt.Sprintf("%s: r.Exit.Cause", code), r.Exit.Cause, sandbox.Exited)
+	expect.Equal(t, fmt.Sprintf("%s: r.Exit.Error", code), r.Exit.Error, nil)
+	expect.Equal(t, fmt.Sprintf("%s: r.Stdout", code), strings.TrimSpace(r.Stdout), want)
 	return r
 }
 
@@ -123,8 +124,8 @@ func TestEachRuntimeHasItsOwnInterpreter(t *testing.T) {
 	if i, err := m.Info(alice, id); err != nil {
 		t.Error(err)
 	} else {
-		wantEqual(t, "i.State", i.State, session.Live)
-		wantEqual(t, "i.Executions", i.Executions, 5)
+		expect.Equal(t, "i.State", i.State, session.Live)
+		expect.Equal(t, "i.Executions", i.Executions, 5)
 	}
 }
 
@@ -138,9 +139,9 @@ func TestAFailingProgramIsAResult(t *testing.T) {
 	if r.Exit.Error == nil {
 		t.Fatal("r.Exit.Error: got nil, want one")
 	}
-	wantEqual(t, "r.Exit.Error.Type", r.Exit.Error.Type, "ValueError")
-	wantEqual(t, "r.Exit.Error.Line", r.Exit.Error.Line, 2)
-	wantEqual(t, "r.Notice", r.Notice, "")
+	expect.Equal(t, "r.Exit.Error.Type", r.Exit.Error.Type, "ValueError")
+	expect.Equal(t, "r.Exit.Error.Line", r.Exit.Error.Line, 2)
+	expect.Equal(t, "r.Notice", r.Notice, "")
 	prints(t, m, id, "print(x)", "1")
 }
 
@@ -229,11 +230,11 @@ func TestMintedIDsCannotBeGuessed(t *testing.T) {
 		if !strings.HasPrefix(string(id), "s-") {
 			t.Errorf("the id: id: got %q, want it to begin with %q", string(id), "s-")
 		}
-		wantEqual(t, "the id: strings.ToLower(string(id))", strings.ToLower(string(id)), string(id))
+		expect.Equal(t, "the id: strings.ToLower(string(id))", strings.ToLower(string(id)), string(id))
 		r := execute(t, m, id, "1")
-		wantEqual(t, "seen[string(id)]", seen[string(id)], false)
-		wantEqual(t, "seen[r.Execution]", seen[r.Execution], false)
-		wantEqual(t, "len(r.Execution)", len(r.Execution), 28)
+		expect.Equal(t, "seen[string(id)]", seen[string(id)], false)
+		expect.Equal(t, "seen[r.Execution]", seen[r.Execution], false)
+		expect.Equal(t, "len(r.Execution)", len(r.Execution), 28)
 		seen[string(id)], seen[r.Execution] = true, true
 	}
 }
@@ -267,10 +268,10 @@ func TestToOthersASessionDoesNotExist(t *testing.T) {
 				if err == nil {
 					t.Fatal("got no error, want one")
 				}
-				wantEqual(t, "err.Kind", err.Kind, fault.NotFound)
-				wantEqual(t, `strings.ReplaceAll(err.Error(), string(id), "neverwas")`,
+				expect.Equal(t, "err.Kind", err.Kind, fault.NotFound)
+				expect.Equal(t, `strings.ReplaceAll(err.Error(), string(id), "neverwas")`,
 					strings.ReplaceAll(err.Error(), string(id), "neverwas"), never.Error())
-				wantEqual(t, "err.Hint", err.Hint, never.Hint)
+				expect.Equal(t, "err.Hint", err.Hint, never.Hint)
 			}
 		})
 	}
@@ -290,11 +291,11 @@ func TestOutputIsKeptUpToItsLimitAndPassedOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantEqual(t, "r.Stdout", r.Stdout, "0123456\n[… 4 bytes left out …]\nbc\n")
-	wantEqual(t, "r.Exit.StdoutTruncated", r.Exit.StdoutTruncated, true)
-	wantEqual(t, "out.String()", out.String(), "0123456789")
-	wantEqual(t, "errs.String()", errs.String(), "e\n")
-	wantEqual(t, "r.Exit.StderrTruncated", r.Exit.StderrTruncated, false)
+	expect.Equal(t, "r.Stdout", r.Stdout, "0123456\n[… 4 bytes left out …]\nbc\n")
+	expect.Equal(t, "r.Exit.StdoutTruncated", r.Exit.StdoutTruncated, true)
+	expect.Equal(t, "out.String()", out.String(), "0123456789")
+	expect.Equal(t, "errs.String()", errs.String(), "e\n")
+	expect.Equal(t, "r.Exit.StderrTruncated", r.Exit.StderrTruncated, false)
 	r, err = m.Execute(t.Context(), alice, id, session.Request{Code: "print('0123456789abc')", Limits: sandbox.RunLimits{StdoutBytes: 100}})
 	if err != nil {
 		t.Fatal(err)
@@ -347,8 +348,8 @@ func TestAnInterpreterThatIsLostIsReplacedAndTheModelTold(t *testing.T) {
 					t.Errorf("the notice is %q", r.Notice)
 				}
 				r = execute(t, m, id, "print(x)")
-				wantEqual(t, "r.Stdout", strings.TrimSpace(r.Stdout), c.after)
-				wantPart(t, "r.Notice", r.Notice, c.later)
+				expect.Equal(t, "r.Stdout", strings.TrimSpace(r.Stdout), c.after)
+				expect.Part(t, "r.Notice", r.Notice, c.later)
 				if (c.later == "") != (r.Notice == "") {
 					t.Errorf("x is %q, the notice %q", r.Stdout, r.Notice)
 				}
@@ -389,19 +390,19 @@ func TestDetailsTellWhatFilesAndInterpretersKnow(t *testing.T) {
 	if len(d.Files) != 1 {
 		t.Fatalf("len(d.Files): got %d, want 1: %v", len(d.Files), d.Files)
 	}
-	wantEqual(t, "d.Files[0].Path", d.Files[0].Path, "d.txt")
-	wantEqual(t, "d.Files[0].Size", d.Files[0].Size, 5)
-	wantEqual(t, "d.DiskBytes", d.DiskBytes, 4096)
+	expect.Equal(t, "d.Files[0].Path", d.Files[0].Path, "d.txt")
+	expect.Equal(t, "d.Files[0].Size", d.Files[0].Size, 5)
+	expect.Equal(t, "d.DiskBytes", d.DiskBytes, 4096)
 	if d.Memory == 0 {
 		t.Error("d.Memory: got 0, want more")
 	}
 	if len(d.Variables) != 1 {
 		t.Fatalf("len(d.Variables): got %d, want 1: %v", len(d.Variables), d.Variables)
 	}
-	wantEqual(t, "d.Variables[0].Name", d.Variables[0].Name, "x")
-	wantEqual(t, "len(d.Imports)", len(d.Imports), 1)
-	wantEqual(t, "d.State", d.State, session.Live)
-	wantEqual(t, "d.Notice", d.Notice, "")
+	expect.Equal(t, "d.Variables[0].Name", d.Variables[0].Name, "x")
+	expect.Equal(t, "len(d.Imports)", len(d.Imports), 1)
+	expect.Equal(t, "d.State", d.State, session.Live)
+	expect.Equal(t, "d.Notice", d.Notice, "")
 	started, ended := make(chan string, 1), make(chan error, 1)
 	go func() {
 		_, err := m.Execute(t.Context(), alice, id, session.Request{Code: "sleep(3600)", Started: func(x string) { started <- x }})
@@ -412,10 +413,10 @@ func TestDetailsTellWhatFilesAndInterpretersKnow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantEqual(t, "d.Variables == nil", d.Variables == nil, true)
-	wantEqual(t, "d.State", d.State, session.Running)
-	wantEqual(t, "len(d.Files)", len(d.Files), 1)
-	wantPart(t, "d.Notice", d.Notice, "busy")
+	expect.Equal(t, "d.Variables == nil", d.Variables == nil, true)
+	expect.Equal(t, "d.State", d.State, session.Running)
+	expect.Equal(t, "len(d.Files)", len(d.Files), 1)
+	expect.Part(t, "d.Notice", d.Notice, "busy")
 	if n, err := m.Cancel(alice, id, ""); err != nil {
 		t.Error(err)
 	} else if n != 1 {

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"paddock/internal/expect"
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/sandboxtest"
 	"paddock/internal/session"
@@ -32,8 +33,8 @@ func TestAMachineServesWhoWantsAnotherLanguage(t *testing.T) {
 		if len(all) != 2 {
 			t.Errorf("len(all): got %d, want 2: %v", len(all), all)
 		} else {
-			wantEqual(t, "all[1].Runtime", all[1].Runtime, "javascript")
-			wantEqual(t, "b.Memory(string(alice), string(id))", b.Memory(string(alice), string(id)), 2<<20)
+			expect.Equal(t, "all[1].Runtime", all[1].Runtime, "javascript")
+			expect.Equal(t, "b.Memory(string(alice), string(id))", b.Memory(string(alice), string(id)), 2<<20)
 		}
 		if err := m.Destroy(t.Context(), alice, id); err != nil {
 			t.Error(err)
@@ -265,8 +266,8 @@ func TestManySessionsAtOnceEachHaveAMachine(t *testing.T) {
 				if err != nil {
 					t.Error(err)
 				} else {
-					wantEqual(t, "r.Exit.Result", r.Exit.Result, "'"+string(i.ID)+"'")
-					wantEqual(t, "len(r.Changes)", len(r.Changes), 1)
+					expect.Equal(t, "r.Exit.Result", r.Exit.Result, "'"+string(i.ID)+"'")
+					expect.Equal(t, "len(r.Changes)", len(r.Changes), 1)
 				}
 				if err := m.Destroy(t.Context(), alice, i.ID); err != nil {
 					t.Error(err)
@@ -333,8 +334,8 @@ func TestAnInterpreterThatNobodyUsedIsNotKept(t *testing.T) {
 		if r, err := m.Execute(t.Context(), alice, id, session.Request{Code: code}); err != nil {
 			t.Errorf("%s: got error %v, want none", code, err)
 		} else {
-			wantEqual(t, fmt.Sprintf("%s: r.Exit.Result", code), r.Exit.Result, want)
-			wantEqual(t, fmt.Sprintf("%s: r.Notice", code), r.Notice, "")
+			expect.Equal(t, fmt.Sprintf("%s: r.Exit.Result", code), r.Exit.Result, want)
+			expect.Equal(t, fmt.Sprintf("%s: r.Notice", code), r.Notice, "")
 		}
 	}
 	run("x = 41", "")

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"paddock/internal/expect"
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/sandboxtest"
@@ -84,7 +85,7 @@ func TestTheQueueIsBounded(t *testing.T) {
 		} else if f == nil {
 			t.Error("one too many: got nil, want one")
 		} else {
-			wantEqual(t, "one too many: f.Kind", f.Kind, fault.Exhausted)
+			expect.Equal(t, "one too many: f.Kind", f.Kind, fault.Exhausted)
 			if f.RetryAfter == 0 {
 				t.Error("one too many: f.RetryAfter: got 0, want more")
 			}
@@ -105,12 +106,12 @@ func TestWhoIsCancelledWhileWaitingLeavesAtOnce(t *testing.T) {
 		waiting := begin(ctx, m, id, "x = 1")
 		cancel()
 		synctest.Wait()
-		wantEqual(t, "waiting.ended()", waiting.ended(), true)
+		expect.Equal(t, "waiting.ended()", waiting.ended(), true)
 		if !errors.Is(waiting.err, context.Canceled) {
 			t.Errorf("waiting.err: got %v, want %v", waiting.err, context.Canceled)
 		}
-		wantEqual(t, "waiting.execution", waiting.execution, "")
-		wantEqual(t, "running.ended()", running.ended(), false)
+		expect.Equal(t, "waiting.execution", waiting.execution, "")
+		expect.Equal(t, "running.ended()", running.ended(), false)
 		<-running.done
 		prints(t, m, id, "print(x)", "0")
 	})
@@ -120,16 +121,16 @@ func TestTheWallLimitStopsAProgramAndKeepsItsState(t *testing.T) {
 	bubble(t, session.Config{DefaultTimeout: 5 * time.Second}, func(t *testing.T, m *session.Manager) {
 		id := create(t, m, alice, "")
 		r := execute(t, m, id, "x = 1\nsleep(3600)")
-		wantEqual(t, "r.Exit.Cause", r.Exit.Cause, sandbox.TimedOut)
-		wantEqual(t, "r.Wall", r.Wall, 5*time.Second)
-		wantEqual(t, "r.Notice", r.Notice, "")
+		expect.Equal(t, "r.Exit.Cause", r.Exit.Cause, sandbox.TimedOut)
+		expect.Equal(t, "r.Wall", r.Wall, 5*time.Second)
+		expect.Equal(t, "r.Notice", r.Notice, "")
 		prints(t, m, id, "print(x)", "1")
 		r, err := m.Execute(t.Context(), alice, id, session.Request{Code: "loop", Timeout: 2 * time.Second})
 		if err != nil {
 			t.Error(err)
 		} else {
-			wantEqual(t, "r.Exit.Cause", r.Exit.Cause, sandbox.TimedOut)
-			wantEqual(t, "r.Wall", r.Wall, 2*time.Second)
+			expect.Equal(t, "r.Exit.Cause", r.Exit.Cause, sandbox.TimedOut)
+			expect.Equal(t, "r.Wall", r.Wall, 2*time.Second)
 		}
 	})
 }
@@ -203,8 +204,8 @@ func TestAnUndoStopsWhatRunsAndBothAreTold(t *testing.T) {
 		if a.err != nil {
 			t.Errorf("a.err: got error %v, want none", a.err)
 		} else {
-			wantEqual(t, "a.res.Exit.Cause", a.res.Exit.Cause, sandbox.Cancelled)
-			wantPart(t, "a.res.Notice", a.res.Notice, "taken back to an earlier state")
+			expect.Equal(t, "a.res.Exit.Cause", a.res.Exit.Cause, sandbox.Cancelled)
+			expect.Part(t, "a.res.Notice", a.res.Notice, "taken back to an earlier state")
 		}
 		prints(t, m, id, "print(x)", "1")
 	})
@@ -377,10 +378,10 @@ func TestAnExecutionThatNobodyWaitsForHoldsNobodyUp(t *testing.T) {
 		if f == nil {
 			t.Error("after a while: f: got nil, want one")
 		} else {
-			wantEqual(t, "after a while: f.Kind", f.Kind, fault.Conflict)
-			wantEqual(t, "after a while: f.Retryable()", f.Retryable(), true)
-			wantPart(t, "after a while: f.Message", f.Message, "has been running for 11s")
-			wantEqual(t, "after a while: time.Since(began)", time.Since(began), 0)
+			expect.Equal(t, "after a while: f.Kind", f.Kind, fault.Conflict)
+			expect.Equal(t, "after a while: f.Retryable()", f.Retryable(), true)
+			expect.Part(t, "after a while: f.Message", f.Message, "has been running for 11s")
+			expect.Equal(t, "after a while: time.Since(began)", time.Since(began), 0)
 		}
 		if first.ended() {
 			t.Fatal("it was stopped by who only asked")

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"paddock/internal/expect"
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/sandboxtest"
@@ -194,7 +195,7 @@ func TestASessionKeepsWhatItMayReach(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: got error %v, want none", id, err)
 		}
-		wantEqual(t, fmt.Sprintf("%s: got", id), got, rules)
+		expect.Equal(t, fmt.Sprintf("%s: got", id), got, rules)
 		if (rules == "") != (i.Settings.Network != nil && len(*i.Settings.Network) == 0) {
 			t.Errorf("%s: got the rules %v in its settings, want them empty: %v", id, i.Settings.Network, rules == "")
 		}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"paddock/internal/expect"
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/sandboxtest"
@@ -150,13 +151,13 @@ func waiting(t *testing.T, m *session.Manager, id session.ID, code string, n int
 	for k := range n {
 		want = append(want, fmt.Sprint("ap-", k+1))
 	}
-	wantEqual(t, "r.Exit.Cause", r.Exit.Cause, sandbox.Waiting)
-	wantEqual(t, "r.Exit.State", r.Exit.State, sandbox.Kept)
-	wantEqual(t, "r.Exit.Error", r.Exit.Error, nil)
+	expect.Equal(t, "r.Exit.Cause", r.Exit.Cause, sandbox.Waiting)
+	expect.Equal(t, "r.Exit.State", r.Exit.State, sandbox.Kept)
+	expect.Equal(t, "r.Exit.Error", r.Exit.Error, nil)
 	if !slices.Equal(r.Waiting, want) {
 		t.Errorf("r.Waiting: got %q, want %q", r.Waiting, want)
 	}
-	wantEqual(t, "r.Notice", r.Notice, "")
+	expect.Equal(t, "r.Notice", r.Notice, "")
 	if t.Failed() {
 		t.FailNow()
 	}
@@ -174,11 +175,11 @@ func ends(t *testing.T, m *session.Manager, id session.ID, execution string) ses
 	if err != nil {
 		t.Fatalf("going on: %v", err)
 	}
-	wantEqual(t, "r.Exit.Cause", r.Exit.Cause, sandbox.Exited)
-	wantEqual(t, "r.Exit.Error", r.Exit.Error, nil)
-	wantEqual(t, "r.Stdout", r.Stdout, "before\nafter 30\n")
-	wantEqual(t, "r.Execution", r.Execution, execution)
-	wantEqual(t, "r.Waiting == nil", r.Waiting == nil, true)
+	expect.Equal(t, "r.Exit.Cause", r.Exit.Cause, sandbox.Exited)
+	expect.Equal(t, "r.Exit.Error", r.Exit.Error, nil)
+	expect.Equal(t, "r.Stdout", r.Stdout, "before\nafter 30\n")
+	expect.Equal(t, "r.Execution", r.Execution, execution)
+	expect.Equal(t, "r.Waiting == nil", r.Waiting == nil, true)
 	if t.Failed() {
 		t.FailNow()
 	}
@@ -193,7 +194,7 @@ func notWaiting(t *testing.T, m *session.Manager, id session.ID, execution strin
 	if i, err := m.Info(alice, id); err != nil {
 		t.Error(err)
 	} else {
-		wantEqual(t, "i.Waiting", i.Waiting, nil)
+		expect.Equal(t, "i.Waiting", i.Waiting, nil)
 		if i.State == session.Waiting {
 			t.Errorf("i.State: got %v, want another", i.State)
 		}
@@ -213,14 +214,14 @@ func wantListed(t *testing.T, m *session.Manager, id session.ID, execution strin
 	if i.Waiting == nil {
 		t.Fatal("i.Waiting: got nil, want one")
 	}
-	wantEqual(t, "i.Waiting.Execution", i.Waiting.Execution, execution)
-	wantEqual(t, "i.Waiting.Session", i.Waiting.Session, id)
-	wantEqual(t, "i.Waiting.Owner", i.Waiting.Owner, alice)
-	wantEqual(t, "i.Waiting.Language", i.Waiting.Language, "python")
+	expect.Equal(t, "i.Waiting.Execution", i.Waiting.Execution, execution)
+	expect.Equal(t, "i.Waiting.Session", i.Waiting.Session, id)
+	expect.Equal(t, "i.Waiting.Owner", i.Waiting.Owner, alice)
+	expect.Equal(t, "i.Waiting.Language", i.Waiting.Language, "python")
 	if !slices.Equal(i.Waiting.Reasons, []string{"ap-1", "ap-2"}) {
 		t.Errorf("i.Waiting.Reasons: got %q, want %q", i.Waiting.Reasons, []string{"ap-1", "ap-2"})
 	}
-	wantEqual(t, "i.Executions", i.Executions, 1)
+	expect.Equal(t, "i.Executions", i.Executions, 1)
 	for _, owner := range []session.Owner{alice, ""} {
 		if all, err := m.WaitingRuns(owner); err != nil {
 			t.Errorf("%q: got error %v, want none", owner, err)
@@ -246,10 +247,10 @@ func TestARunThatWaitsForAPersonGoesOnWhenItIsToldTo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantEqual(t, "r.Exit.Cause", r.Exit.Cause, sandbox.Waiting)
-	wantEqual(t, "r.Stdout", r.Stdout, "before\n")
-	wantEqual(t, "put", put, ".paddock/1-shown")
-	wantEqual(t, "len(r.Changes)", len(r.Changes), 2)
+	expect.Equal(t, "r.Exit.Cause", r.Exit.Cause, sandbox.Waiting)
+	expect.Equal(t, "r.Stdout", r.Stdout, "before\n")
+	expect.Equal(t, "put", put, ".paddock/1-shown")
+	expect.Equal(t, "len(r.Changes)", len(r.Changes), 2)
 	if t.Failed() {
 		t.FailNow()
 	}
@@ -270,10 +271,10 @@ func TestARunThatWaitsForAPersonGoesOnWhenItIsToldTo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantEqual(t, "done.Stdout", done.Stdout, "before\nafter 30\n")
-	wantEqual(t, "done.Earlier.Stdout", done.Earlier.Stdout, len("before\n"))
-	wantEqual(t, "done.Execution", done.Execution, r.Execution)
-	wantEqual(t, "put", put, ".paddock/1-shown")
+	expect.Equal(t, "done.Stdout", done.Stdout, "before\nafter 30\n")
+	expect.Equal(t, "done.Earlier.Stdout", done.Earlier.Stdout, len("before\n"))
+	expect.Equal(t, "done.Execution", done.Execution, r.Execution)
+	expect.Equal(t, "put", put, ".paddock/1-shown")
 	if t.Failed() {
 		t.FailNow()
 	}
@@ -281,9 +282,9 @@ func TestARunThatWaitsForAPersonGoesOnWhenItIsToldTo(t *testing.T) {
 	if !maps.Equal(p.asked, want) {
 		t.Errorf("p.asked: got %v, want %v", p.asked, want)
 	}
-	wantEqual(t, "p.left", p.left, 3)
-	wantEqual(t, "len(p.ended)", len(p.ended), 0)
-	wantEqual(t, "len(p.givenUp)", len(p.givenUp), 0)
+	expect.Equal(t, "p.left", p.left, 3)
+	expect.Equal(t, "len(p.ended)", len(p.ended), 0)
+	expect.Equal(t, "len(p.givenUp)", len(p.givenUp), 0)
 	notWaiting(t, m, id, r.Execution)
 	prints(t, m, id, "print(x, read('f'))", "31 two")
 	if i, err := m.Info(alice, id); err != nil {
@@ -412,8 +413,8 @@ func TestARunThatWaitsOutlives(t *testing.T) {
 			} else if i.Waiting == nil {
 				t.Error("i.Waiting: got nil, want one")
 			} else {
-				wantEqual(t, "i.Waiting.Execution", i.Waiting.Execution, r.Execution)
-				wantEqual(t, "i.State", i.State, session.Waiting)
+				expect.Equal(t, "i.Waiting.Execution", i.Waiting.Execution, r.Execution)
+				expect.Equal(t, "i.State", i.State, session.Waiting)
 			}
 			people.decide(1, "10")
 			people.decide(2, "20")
@@ -596,8 +597,8 @@ func TestARunGoesOnOnce(t *testing.T) {
 		if i, err := m.Info(alice, id); err != nil {
 			t.Errorf("while it goes on: got error %v, want none", err)
 		} else {
-			wantEqual(t, "while it goes on: i.Waiting", i.Waiting, nil)
-			wantEqual(t, "while it goes on: i.State", i.State, session.Running)
+			expect.Equal(t, "while it goes on: i.Waiting", i.Waiting, nil)
+			expect.Equal(t, "while it goes on: i.State", i.State, session.Running)
 		}
 	})
 	ends(t, m, id, r.Execution)

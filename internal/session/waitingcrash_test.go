@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"paddock/internal/blob/blobtest"
+	"paddock/internal/expect"
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/sandboxtest"
@@ -150,10 +151,10 @@ func (d *death) goesOnElsewhere() string {
 	r, err := goOn(m, d.id, d.execution)
 	switch {
 	case err == nil:
-		wantEqual(t, "it went on: done", done, 0)
-		wantEqual(t, "it went on: r.Exit.Cause", r.Exit.Cause, sandbox.Exited)
-		wantEqual(t, "it went on: r.Stdout", r.Stdout, "before\nafter 30\n")
-		wantEqual(t, "it went on: d.p.effects", d.p.effects, 1)
+		expect.Equal(t, "it went on: done", done, 0)
+		expect.Equal(t, "it went on: r.Exit.Cause", r.Exit.Cause, sandbox.Exited)
+		expect.Equal(t, "it went on: r.Stdout", r.Stdout, "before\nafter 30\n")
+		expect.Equal(t, "it went on: d.p.effects", d.p.effects, 1)
 		prints(t, m, d.id, "print(x, read('f'))", "31 two")
 		return "it waited"
 	case fault.KindOf(err) != fault.NotFound:
@@ -219,8 +220,8 @@ func TestARunThatWaitsIsFoundWhereNothingButItsCheckpointSaysSo(t *testing.T) {
 			} else if len(all) != 1 {
 				t.Errorf("len(all): got %d, want 1: %v", len(all), all)
 			} else {
-				wantEqual(t, "all[0].Execution", all[0].Execution, r.Execution)
-				wantEqual(t, "all[0].Session", all[0].Session, id)
+				expect.Equal(t, "all[0].Execution", all[0].Execution, r.Execution)
+				expect.Equal(t, "all[0].Session", all[0].Session, id)
 			}
 			if all, err := next.List(alice); err != nil {
 				t.Error(err)

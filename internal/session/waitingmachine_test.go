@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"paddock/internal/expect"
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/sandboxtest"
@@ -161,7 +162,7 @@ func TestARunWaitsInPlaceWhereItsMachineCannotBeSaved(t *testing.T) {
 		p.people.decide(2, "20")
 	}()
 	r := execute(t, p.m, p.id, asksTwo)
-	wantEqual(t, "r.Exit.Cause", r.Exit.Cause, sandbox.Exited)
-	wantEqual(t, "r.Stdout", r.Stdout, "before\nafter 30\n")
-	wantEqual(t, "len(r.Waiting)", len(r.Waiting), 0)
+	expect.Equal(t, "r.Exit.Cause", r.Exit.Cause, sandbox.Exited)
+	expect.Equal(t, "r.Stdout", r.Stdout, "before\nafter 30\n")
+	expect.Equal(t, "len(r.Waiting)", len(r.Waiting), 0)
 }

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"paddock/internal/expect"
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/sandboxtest"
@@ -108,15 +109,15 @@ func TestARunWaitsInPlace(t *testing.T) {
 				if first.err != nil {
 					t.Errorf("first.err: got error %v, want none", first.err)
 				} else {
-					wantEqual(t, "first.res.Exit.Cause", first.res.Exit.Cause, sandbox.Exited)
-					wantEqual(t, "first.res.Stdout", first.res.Stdout, "7\n")
+					expect.Equal(t, "first.res.Exit.Cause", first.res.Exit.Cause, sandbox.Exited)
+					expect.Equal(t, "first.res.Stdout", first.res.Stdout, "7\n")
 				}
 				delete(p.decided, 1)
 				r := execute(t, m, i.ID, c.code)
-				wantEqual(t, "r.Exit.Cause", r.Exit.Cause, sandbox.TimedOut)
-				wantEqual(t, "r.Waiting == nil", r.Waiting == nil, true)
-				wantEqual(t, "p.left", p.left, 0)
-				wantEqual(t, "len(p.ended)", len(p.ended), 1)
+				expect.Equal(t, "r.Exit.Cause", r.Exit.Cause, sandbox.TimedOut)
+				expect.Equal(t, "r.Waiting == nil", r.Waiting == nil, true)
+				expect.Equal(t, "p.left", p.left, 0)
+				expect.Equal(t, "len(p.ended)", len(p.ended), 1)
 			})
 		})
 	}
@@ -192,7 +193,7 @@ func TestOnlyTheTimeThatARunRunsCounts(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			} else {
-				wantEqual(t, "r.Exit.Cause", r.Exit.Cause, sandbox.TimedOut)
+				expect.Equal(t, "r.Exit.Cause", r.Exit.Cause, sandbox.TimedOut)
 				if r.Wall > 2*time.Second {
 					t.Errorf("r.Wall: got %v, want at most %v", r.Wall, 2*time.Second)
 				}
@@ -235,9 +236,9 @@ func TestARunThatWaitsInPlaceIsStoppedAsAnyOther(t *testing.T) {
 		if c.err != nil {
 			t.Errorf("c.err: got error %v, want none", c.err)
 		} else {
-			wantEqual(t, "c.res.Exit.Cause", c.res.Exit.Cause, sandbox.Cancelled)
-			wantEqual(t, "len(p.ended)", len(p.ended), 2)
-			wantEqual(t, "p.left", p.left, 0)
+			expect.Equal(t, "c.res.Exit.Cause", c.res.Exit.Cause, sandbox.Cancelled)
+			expect.Equal(t, "len(p.ended)", len(p.ended), 2)
+			expect.Equal(t, "p.left", p.left, 0)
 		}
 		notWaiting(t, m, id, c.execution)
 	})
@@ -259,11 +260,11 @@ func TestWhatWasRecordedOfARunThatWaits(t *testing.T) {
 	if len(events) != 4 {
 		t.Fatalf("len(events): got %d, want 4: %v", len(events), events)
 	}
-	wantEqual(t, "events[1].Exit.Cause", events[1].Exit.Cause, sandbox.Waiting)
-	wantEqual(t, "events[1].Continued", events[1].Continued, false)
-	wantEqual(t, "events[2].Continued", events[2].Continued, true)
-	wantEqual(t, "events[3].Continued", events[3].Continued, true)
-	wantEqual(t, "events[3].Exit.Cause", events[3].Exit.Cause, sandbox.Exited)
+	expect.Equal(t, "events[1].Exit.Cause", events[1].Exit.Cause, sandbox.Waiting)
+	expect.Equal(t, "events[1].Continued", events[1].Continued, false)
+	expect.Equal(t, "events[2].Continued", events[2].Continued, true)
+	expect.Equal(t, "events[3].Continued", events[3].Continued, true)
+	expect.Equal(t, "events[3].Exit.Cause", events[3].Exit.Cause, sandbox.Exited)
 	if t.Failed() {
 		t.FailNow()
 	}
@@ -279,9 +280,9 @@ func TestWhatWasRecordedOfARunThatWaits(t *testing.T) {
 	if len(all) != 3 {
 		t.Fatalf("len(all): got %d, want 3: %v", len(all), all)
 	}
-	wantEqual(t, "all[1].Execution", all[1].Execution, r.Execution)
-	wantEqual(t, "all[2].Execution", all[2].Execution, r.Execution)
-	wantEqual(t, "all[2].Code", all[2].Code, "x = 1")
+	expect.Equal(t, "all[1].Execution", all[1].Execution, r.Execution)
+	expect.Equal(t, "all[2].Execution", all[2].Execution, r.Execution)
+	expect.Equal(t, "all[2].Code", all[2].Code, "x = 1")
 	undo(t, m, id)
 	prints(t, m, id, "print(x, read('f'))", "1 one")
 }

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"paddock/internal/expect"
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/sandboxtest"
@@ -62,7 +63,7 @@ func TestARunWaitsOnAfterItCouldNotGoOn(t *testing.T) {
 	if heard[1].Err == nil {
 		t.Error("whether: heard[1].Err: got no error, want one")
 	}
-	wantEqual(t, "whether: errors.Join(heard[0].Err, heard[2].Err)", errors.Join(heard[0].Err, heard[2].Err), nil)
+	expect.Equal(t, "whether: errors.Join(heard[0].Err, heard[2].Err)", errors.Join(heard[0].Err, heard[2].Err), nil)
 	if given := p.gaveUp(); len(given) != 0 {
 		t.Errorf("%v were given up", given)
 	}

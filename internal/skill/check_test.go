@@ -6,6 +6,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"paddock/internal/expect"
 	"paddock/internal/fault"
 )
 
@@ -25,20 +26,20 @@ func TestTheWholeFormatIsRead(t *testing.T) {
 		Metadata: map[string]string{"author": "somebody", "version": "1.0", "paddock.tags": "a b"},
 		Manifest: Manifest{AllowedTools: []string{"Bash(git add:*)", "Read", "mcp__git-hub__create_issue", "mcp__files__*"},
 			Tools: []string{"files/*", "files/read_file", "git-hub/create_issue", "search/*"}, Hosts: []string{".cdn.example.com", "api.example.com"}, Secrets: []string{"API_TOKEN"}}}
-	wantEqual(t, `fmt.Sprintf("%+v", s.FrontMatter)`, fmt.Sprintf("%+v", s.FrontMatter), fmt.Sprintf("%+v", want))
-	wantEqual(t, "s.Instructions", s.Instructions, "# Do it")
-	wantEqual(t, "len(s.Warnings)", len(s.Warnings), 0)
+	expect.Equal(t, `fmt.Sprintf("%+v", s.FrontMatter)`, fmt.Sprintf("%+v", s.FrontMatter), fmt.Sprintf("%+v", want))
+	expect.Equal(t, "s.Instructions", s.Instructions, "# Do it")
+	expect.Equal(t, "len(s.Warnings)", len(s.Warnings), 0)
 	m := s.Manifest
-	wantEqual(t, `m.UsesTool("search", "anything")`, m.UsesTool("search", "anything"), true)
-	wantEqual(t, `m.UsesTool("git-hub", "create_issue")`, m.UsesTool("git-hub", "create_issue"), true)
-	wantEqual(t, `m.UsesTool("git-hub", "delete")`, m.UsesTool("git-hub", "delete"), false)
-	wantEqual(t, `m.UsesTool("searching", "x")`, m.UsesTool("searching", "x"), false)
-	wantEqual(t, `(Manifest{}).UsesTool("a", "b")`, (Manifest{}).UsesTool("a", "b"), false)
+	expect.Equal(t, `m.UsesTool("search", "anything")`, m.UsesTool("search", "anything"), true)
+	expect.Equal(t, `m.UsesTool("git-hub", "create_issue")`, m.UsesTool("git-hub", "create_issue"), true)
+	expect.Equal(t, `m.UsesTool("git-hub", "delete")`, m.UsesTool("git-hub", "delete"), false)
+	expect.Equal(t, `m.UsesTool("searching", "x")`, m.UsesTool("searching", "x"), false)
+	expect.Equal(t, `(Manifest{}).UsesTool("a", "b")`, (Manifest{}).UsesTool("a", "b"), false)
 	if p, err := m.Network(); err != nil {
 		t.Error(err)
 	} else {
-		wantEqual(t, `p.Allows("x.cdn.example.com", 443)`, p.Allows("x.cdn.example.com", 443), true)
-		wantEqual(t, `p.Allows("example.com", 443)`, p.Allows("example.com", 443), false)
+		expect.Equal(t, `p.Allows("x.cdn.example.com", 443)`, p.Allows("x.cdn.example.com", 443), true)
+		expect.Equal(t, `p.Allows("example.com", 443)`, p.Allows("example.com", 443), false)
 	}
 	declared, err := check(t, mainOf("words", "metadata:\n  paddock.hosts: GET api.example.com/v1/*, b.example\n"))
 	if err != nil {
@@ -48,8 +49,8 @@ func TestTheWholeFormatIsRead(t *testing.T) {
 	if p, err := part.Network(); err != nil {
 		t.Error(err)
 	} else {
-		wantEqual(t, `p.Allows("api.example.com", 443)`, p.Allows("api.example.com", 443), false)
-		wantEqual(t, `p.Reach("api.example.com", 443)`, p.Reach("api.example.com", 443), nil)
+		expect.Equal(t, `p.Allows("api.example.com", 443)`, p.Allows("api.example.com", 443), false)
+		expect.Equal(t, `p.Reach("api.example.com", 443)`, p.Reach("api.example.com", 443), nil)
 	}
 	if p, err := (Manifest{}).Network(); err != nil {
 		t.Errorf("an empty manifest: got error %v, want none", err)
@@ -321,11 +322,11 @@ func TestADescriptionThatIsTooLongIsAWarning(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := utf8.RuneCountInString(s.Description)
-	wantEqual(t, "the description", n, 1024)
+	expect.Equal(t, "the description", n, 1024)
 	if !strings.HasSuffix(s.Description, "ä…") {
 		t.Errorf("the description: s.Description: got %q, want it to end with %q", s.Description, "ä…")
 	}
-	wantEqual(t, "the description: utf8.RuneCountInString(s.Compatibility)",
+	expect.Equal(t, "the description: utf8.RuneCountInString(s.Compatibility)",
 		utf8.RuneCountInString(s.Compatibility), 500)
 	if len(s.Warnings) != 2 {
 		t.Fatalf("the warnings: len(s.Warnings): got %d, want 2: %v", len(s.Warnings), s.Warnings)

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"paddock/internal/egress"
+	"paddock/internal/expect"
 	"paddock/internal/fault"
 )
 
@@ -83,8 +84,8 @@ func TestASkillComesFromWhereverItIs(t *testing.T) {
 	if got, _, err := s.get(t, web.URL+"/words/SKILL.md", false); err != nil {
 		t.Errorf("a page: got error %v, want none", err)
 	} else {
-		wantEqual(t, "a page: paths(got.Folder)", paths(got.Folder), MainFile)
-		wantEqual(t, "a page: len(got.Warnings)", len(got.Warnings), 0)
+		expect.Equal(t, "a page: paths(got.Folder)", paths(got.Folder), MainFile)
+		expect.Equal(t, "a page: len(got.Warnings)", len(got.Warnings), 0)
 	}
 	if got, _, err := s.get(t, "github:owner/repo@v1/x", false); err != nil {
 		t.Errorf("a ref: got error %v, want none", err)
@@ -170,9 +171,9 @@ func TestAFetchThatBreaksOffIsToBeTriedAgain(t *testing.T) {
 		if f := fault.Of(err); f == nil {
 			t.Errorf("%s: got nil, want one", name)
 		} else {
-			wantEqual(t, fmt.Sprintf("%s: f.Kind", name), f.Kind, fault.Unavailable)
-			wantPart(t, fmt.Sprintf("%s: f.Message", name), f.Message, "broke off")
-			wantEqual(t, fmt.Sprintf("%s: f.Hint", name), f.Hint, "try again")
+			expect.Equal(t, fmt.Sprintf("%s: f.Kind", name), f.Kind, fault.Unavailable)
+			expect.Part(t, fmt.Sprintf("%s: f.Message", name), f.Message, "broke off")
+			expect.Equal(t, fmt.Sprintf("%s: f.Hint", name), f.Hint, "try again")
 		}
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"strings"
 	"testing"
 
+	"paddock/internal/expect"
 	"paddock/internal/fault"
 	"paddock/internal/sandbox/sandboxtest"
 )
@@ -114,8 +115,8 @@ func TestASkillComesByGit(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: got error %v, want none: %s", text, err, text)
 		}
-		wantEqual(t, fmt.Sprintf("%s: from.commit", text), from.commit, want.commit)
-		wantEqual(t, fmt.Sprintf("%s: got.Folder.Digest()", text),
+		expect.Equal(t, fmt.Sprintf("%s: from.commit", text), from.commit, want.commit)
+		expect.Equal(t, fmt.Sprintf("%s: got.Folder.Digest()", text),
 			got.Folder.Digest(), folderOf(t, want.files...).Digest())
 	}
 	for text, kind := range map[string]fault.Kind{

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"paddock/internal/expect"
 	"paddock/internal/helper"
 	"paddock/internal/sandbox/sandboxtest"
 )
@@ -162,8 +163,8 @@ func TestExamplesInJavaScriptAreNotRun(t *testing.T) {
 	} {
 		s := &Skill{Instructions: "```" + info + "\n" + code + "```\n"}
 		module, why := s.script()
-		wantEqual(t, fmt.Sprintf("%s: why", info), why, "")
-		wantPart(t, fmt.Sprintf("%s: module", info), module, want+"\nexport {")
+		expect.Equal(t, fmt.Sprintf("%s: why", info), why, "")
+		expect.Part(t, fmt.Sprintf("%s: module", info), module, want+"\nexport {")
 		if strings.Contains(module, "example") != (want == code) {
 			t.Errorf("%s: %s\n%s", info, why, module)
 		}

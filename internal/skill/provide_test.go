@@ -14,8 +14,8 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"paddock/internal/expect"
 	"paddock/internal/fault"
-
 	"paddock/internal/linkfarm"
 )
 
@@ -82,7 +82,7 @@ func TestAFolderShowsTheOwnersSkillsAsTheyAre(t *testing.T) {
 	if !os.SameFile(a, b) {
 		t.Errorf("the script is %v, %v and %v, %v", a, errA, b, errB)
 	}
-	wantEqual(t, "the script: a.Mode().Perm()", a.Mode().Perm(), 0o755)
+	expect.Equal(t, "the script: a.Mode().Perm()", a.Mode().Perm(), 0o755)
 
 	if info, err := os.Stat(filepath.Join(one, "word-count", MainFile)); err != nil {
 		t.Errorf("a text: got error %v, want none", err)
@@ -116,9 +116,9 @@ func TestAFolderShowsTheOwnersSkillsAsTheyAre(t *testing.T) {
 	if json.Unmarshal(data, &listed) != nil {
 		t.Error("the index: json.Unmarshal(data, &listed): got an error, want none")
 	}
-	wantEqual(t, "the index: slices.Sorted(maps.Keys(listed))",
+	expect.Equal(t, "the index: slices.Sorted(maps.Keys(listed))",
 		fmt.Sprint(slices.Sorted(maps.Keys(listed))), "[mine word-count]")
-	wantEqual(t, `the index: listed["mine"].Package`, listed["mine"].Package, "skills.mine")
+	expect.Equal(t, `the index: listed["mine"].Package`, listed["mine"].Package, "skills.mine")
 	for _, name := range []string{"mine", "word-count"} {
 		if err := s.Remove("alice", name); err != nil {
 			t.Fatal(err)
@@ -276,13 +276,13 @@ func TestEverybodyHasWhatIsBuiltIn(t *testing.T) {
 	if len(list) != 3 {
 		t.Fatalf("len(list): got %d, want 3: %v", len(list), list)
 	}
-	wantEqual(t, "list[0].Name", list[0].Name, "apples")
-	wantEqual(t, "list[2].Counts.Used", list[2].Counts.Used, 1)
-	wantEqual(t, "list[2].Source.Kind", list[2].Source.Kind, Builtin)
+	expect.Equal(t, "list[0].Name", list[0].Name, "apples")
+	expect.Equal(t, "list[2].Counts.Used", list[2].Counts.Used, 1)
+	expect.Equal(t, "list[2].Source.Kind", list[2].Source.Kind, Builtin)
 	if in, err := s.Open("alice", "words"); err != nil {
 		t.Error(err)
 	} else {
-		wantEqual(t, "in.Counts.Succeeded", in.Counts.Succeeded, 1)
+		expect.Equal(t, "in.Counts.Succeeded", in.Counts.Succeeded, 1)
 		if in.Skill.Instructions == "" {
 			t.Error("in.Skill.Instructions: got none, want one")
 		}
@@ -355,7 +355,7 @@ func TestSkillsAreFoundByWords(t *testing.T) {
 		if len(found) == 0 {
 			t.Fatalf("%q: len(found): got 0, want more", words)
 		}
-		wantEqual(t, fmt.Sprintf("%q: found[0].Name", words), found[0].Name, want)
+		expect.Equal(t, fmt.Sprintf("%q: found[0].Name", words), found[0].Name, want)
 		if len(found) > 2 {
 			t.Errorf("%q: len(found): got %v, want at most 2", words, len(found))
 		}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"paddock/internal/expect"
 	"paddock/internal/fault"
 )
 
@@ -37,8 +38,8 @@ func TestSourcesThatAreOnes(t *testing.T) {
 	if got, err := ParseSource("./some/folder", true); err != nil {
 		t.Errorf("a folder: got error %v, want none", err)
 	} else {
-		wantEqual(t, "a folder: got.Kind", got.Kind, Local)
-		wantEqual(t, "a folder: got.URL", got.URL, "./some/folder")
+		expect.Equal(t, "a folder: got.Kind", got.Kind, Local)
+		expect.Equal(t, "a folder: got.URL", got.URL, "./some/folder")
 	}
 }
 
@@ -80,14 +81,14 @@ func FuzzSource(f *testing.F) {
 		if s.Kind == Local {
 			t.Errorf("%q: s.Kind: got %v, want another", text, s.Kind)
 		}
-		wantNoPart(t, fmt.Sprintf(`%q: "/"+s.Path+"/"`, text), "/"+s.Path+"/", "/../")
+		expect.NoPart(t, fmt.Sprintf(`%q: "/"+s.Path+"/"`, text), "/"+s.Path+"/", "/../")
 		if strings.HasPrefix(s.Path, "/") {
 			t.Errorf("%q: s.Path: got %q, want it not to begin with %q", text, s.Path, "/")
 		}
 		if strings.HasPrefix(s.Ref, "-") {
 			t.Errorf("%q: s.Ref: got %q, want it not to begin with %q", text, s.Ref, "-")
 		}
-		wantNoPart(t, fmt.Sprintf("%q: s.Ref", text), s.Ref, "..")
+		expect.NoPart(t, fmt.Sprintf("%q: s.Ref", text), s.Ref, "..")
 		if s.Kind == GitHub && (strings.Count(s.Repo, "/") != 1 || strings.ContainsAny(s.Repo, "?#@%\\: ")) {
 			t.Errorf("%q is the repository %q", text, s.Repo)
 		}

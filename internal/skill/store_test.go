@@ -16,6 +16,7 @@ import (
 
 	"paddock/internal/blob"
 	"paddock/internal/blob/blobtest"
+	"paddock/internal/expect"
 	"paddock/internal/fault"
 )
 
@@ -60,7 +61,7 @@ func TestASecondInstallationUpdatesAndSaysWhatChanged(t *testing.T) {
 	if same.Diff == nil {
 		t.Fatal("the same again: same.Diff: got nil, want one")
 	}
-	wantEqual(t, "the same again: same.Diff.Same()", same.Diff.Same(), true)
+	expect.Equal(t, "the same again: same.Diff.Same()", same.Diff.Same(), true)
 	if len(same.Diff.Added)+len(same.Diff.Changed)+len(same.Diff.Removed) > 0 {
 		t.Errorf("the same again: len(same.Diff.Added)+len(same.Diff.Changed)+len(same.Diff.Removed): got %v, want 0",
 			len(same.Diff.Added)+len(same.Diff.Changed)+len(same.Diff.Removed))
@@ -70,17 +71,17 @@ func TestASecondInstallationUpdatesAndSaysWhatChanged(t *testing.T) {
 	if err != nil {
 		t.Fatalf("an update: got error %v, want none", err)
 	}
-	wantEqual(t, "an update: next.Diff.Added, next.Diff.Changed, next.Diff.Removed",
+	expect.Equal(t, "an update: next.Diff.Added, next.Diff.Changed, next.Diff.Removed",
 		fmt.Sprint(next.Diff.Added, next.Diff.Changed, next.Diff.Removed), "[scripts/new.py] [scripts/run.sh] [references/REFERENCE.md]")
-	wantEqual(t, "an update: next.Diff.Before", next.Diff.Before, first.Digest)
-	wantEqual(t, "an update: next.Diff.After", next.Diff.After, next.Digest)
-	wantEqual(t, "an update: next.Diff.Same()", next.Diff.Same(), false)
+	expect.Equal(t, "an update: next.Diff.Before", next.Diff.Before, first.Digest)
+	expect.Equal(t, "an update: next.Diff.After", next.Diff.After, next.Digest)
+	expect.Equal(t, "an update: next.Diff.Same()", next.Diff.Same(), false)
 	got, err := s.Open("alice", "words")
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantEqual(t, "got.Digest", got.Digest, next.Digest)
-	wantEqual(t, "paths(got.Skill.Folder)",
+	expect.Equal(t, "got.Digest", got.Digest, next.Digest)
+	expect.Equal(t, "paths(got.Skill.Folder)",
 		paths(got.Skill.Folder), "SKILL.md assets/logo.bin scripts/new.py scripts/run.sh*")
 	for _, f := range second("words") {
 		name := filepath.Join(s.dir("alice", next.Record), filepath.FromSlash(f.Path))
@@ -92,7 +93,7 @@ func TestASecondInstallationUpdatesAndSaysWhatChanged(t *testing.T) {
 		if statErr != nil {
 			t.Fatalf("statErr: got error %v, want none", statErr)
 		}
-		wantEqual(t, "data", string(data), string(f.Data))
+		expect.Equal(t, "data", string(data), string(f.Data))
 		if runtime.GOOS != "windows" && f.Executable != (info.Mode()&0o100 != 0) {
 			t.Errorf("%s: got the mode %v, want executable: %v", f.Path, info.Mode(), f.Executable)
 		}
@@ -182,9 +183,9 @@ func TestWhatAModelSavesIsASkill(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantEqual(t, "got.Skill.Description", got.Skill.Description, `Shouts: "loud" # not`)
-	wantEqual(t, `got.Metadata["paddock.tags"]`, got.Metadata["paddock.tags"], "text fun")
-	wantEqual(t, "got.Source.Kind", got.Source.Kind, Saved)
+	expect.Equal(t, "got.Skill.Description", got.Skill.Description, `Shouts: "loud" # not`)
+	expect.Equal(t, `got.Metadata["paddock.tags"]`, got.Metadata["paddock.tags"], "text fun")
+	expect.Equal(t, "got.Source.Kind", got.Source.Kind, Saved)
 	if t.Failed() {
 		t.FailNow()
 	}
@@ -249,11 +250,11 @@ func TestUsesAreCounted(t *testing.T) {
 	if len(list) != 2 {
 		t.Fatalf("len(list): got %d, want 2: %v", len(list), list)
 	}
-	wantEqual(t, "list[0].Name", list[0].Name, "a")
-	wantEqual(t, "list[0].Counts.Used", list[0].Counts.Used, 8)
-	wantEqual(t, "list[0].Counts.Succeeded", list[0].Counts.Succeeded, 4)
-	wantEqual(t, "list[0].Counts.Last.IsZero()", list[0].Counts.Last.IsZero(), false)
-	wantEqual(t, "list[1].Counts", list[1].Counts, (Counts{}))
+	expect.Equal(t, "list[0].Name", list[0].Name, "a")
+	expect.Equal(t, "list[0].Counts.Used", list[0].Counts.Used, 8)
+	expect.Equal(t, "list[0].Counts.Succeeded", list[0].Counts.Succeeded, 4)
+	expect.Equal(t, "list[0].Counts.Last.IsZero()", list[0].Counts.Last.IsZero(), false)
+	expect.Equal(t, "list[1].Counts", list[1].Counts, (Counts{}))
 	if _, err := s.Save("alice", "a", "", "x = 2", "Nothing.", nil); err != nil {
 		t.Fatal(err)
 	}
