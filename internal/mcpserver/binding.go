@@ -185,7 +185,7 @@ func (p *passing) of(owner session.Owner) []session.ID {
 	return slices.Clone(p.byOwner[owner])
 }
 
-// claim forgets one, and reports whether nobody has named it meanwhile.
+// claim forgets one, and reports whether it was not named meanwhile.
 func (p *passing) claim(owner session.Owner, id session.ID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -301,7 +301,7 @@ func (q *turns) awakeLocked() error {
 	return errNotFound(q.id)
 }
 
-// unusedLocked reports whether nobody works in the session or uses its files.
+// unusedLocked reports whether no work is done in the session and its files are not used.
 func (q *turns) unusedLocked() bool { return q.phase == free && q.users == 0 }
 
 // isSleeping reports whether a session is going to sleep, or has.
@@ -311,7 +311,7 @@ func (q *turns) isSleeping() bool {
 	return q.sleeping && (q.phase == leaving || q.phase == gone)
 }
 
-// isIdle reports whether nobody works in the session.
+// isIdle reports whether no work is done in the session.
 func (q *turns) isIdle() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

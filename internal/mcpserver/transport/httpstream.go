@@ -142,7 +142,7 @@ func (s *stream) end() {
 	s.changeLocked()
 }
 
-// over reports whether nobody can want the stream any more.
+// over reports whether no client can ask for the stream any more.
 func (s *stream) over(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peerClosed reports whether nobody can read any more what is written to w: the
+// peerClosed reports whether what is written to w can no longer be read: the
 // other end of a pipe or socket is closed. False when that cannot be known. It
 // may be called while somebody writes.
 func peerClosed(w io.Writer) bool {

@@ -36,7 +36,7 @@ const Path = "/api/v1/approvals"
 type Config struct {
 	Store *approval.Store
 	// Beyond answers a request whose token does not have the scope, and reports whether it
-	// has; nil: nobody does, and it is refused here.
+	// has; nil: it is refused here.
 	Beyond func(w http.ResponseWriter, r *http.Request, set string) bool
 	// Log takes what went wrong on this side; nil: nothing is logged.
 	Log *slog.Logger

@@ -38,7 +38,7 @@ type Config struct {
 	// revoked since are closed. Nil: all may.
 	Alive func(owner session.Owner) error
 	// Beyond answers a request whose token does not reach the set of tools that runs
-	// programs, and reports whether it has; nil: nobody does, and it is refused here.
+	// programs, and reports whether it has; nil: it is refused here.
 	Beyond func(w http.ResponseWriter, r *http.Request, set string) bool
 	// Told is told of each preview that is made, opened with its link, or revoked, and
 	// of each that could not be; nil: nobody is.
@@ -280,7 +280,7 @@ func (h *Handler) within(ctx context.Context, p Preview) (context.Context, func(
 	}
 }
 
-// closed reports whether a preview is closed for certain. That nobody can tell ends
+// closed reports whether a preview is closed for certain. That it cannot be known ends
 // nothing.
 func (h *Handler) closed(p Preview) bool {
 	_, err := h.config.Store.Get(p.ID)
