@@ -24,7 +24,7 @@ func TestAPreviewIsTheBeginningOfTheText(t *testing.T) {
 	}
 	in := alone(t, p)
 	in.gives(t, previewed)
-	o, err := in.askWithTimeout(map[string]any{"op": "inspect"}, inspectTime)
+	o, err := in.askWithTimeout(map[string]any{"op": "inspect"}, testTime)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ const count = (target) => new Proxy(target, {
   getOwnPropertyDescriptor: (o, k) => (looked++, Reflect.getOwnPropertyDescriptor(o, k)),
 });
 var list = count(Array.from({ length: 9000 }, (_, i) => i)); 1`)
-	if _, err := in.askWithTimeout(map[string]any{"op": "inspect"}, inspectTime); err != nil {
+	if _, err := in.askWithTimeout(map[string]any{"op": "inspect"}, testTime); err != nil {
 		t.Fatal(err)
 	}
 	if got := in.gives(t, "looked > 0 && looked < 500 || looked"); got != "true" {

@@ -49,7 +49,7 @@ func TestAStateMovesBetweenTheEngines(t *testing.T) {
 							t.Fatal(err)
 						}
 					}
-					o, err := in.askWithTimeout(map[string]any{"op": "exec", "code": step.code, "name": "<cell>", "args": nil}, inspectTime)
+					o, err := in.askWithTimeout(map[string]any{"op": "exec", "code": step.code, "name": "<cell>", "args": nil}, testTime)
 					if err != nil || o.Error != nil || o.Result != step.want {
 						t.Fatalf("step %d gives %q, not %q: %+v, %v", n, o.Result, step.want, o.Error, err)
 					}

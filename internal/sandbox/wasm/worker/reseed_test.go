@@ -18,9 +18,12 @@ func alone(t *testing.T, p *program) *instance {
 	return in
 }
 
+// testTime bounds what a test asks a driver for, on a machine that does much else.
+const testTime = time.Minute
+
 // exec executes code until it ends or waits.
 func (in *instance) exec(code string) (outcome, error) {
-	return in.askWithTimeout(map[string]any{"op": "exec", "code": code, "name": "<cell>", "args": nil}, inspectTime)
+	return in.askWithTimeout(map[string]any{"op": "exec", "code": code, "name": "<cell>", "args": nil}, testTime)
 }
 
 // gives executes code, until nothing of it waits, and gives its last value.
@@ -32,7 +35,7 @@ func (in *instance) gives(t *testing.T, code string) string {
 			t.Fatalf("it still waits: %s", code)
 		}
 		time.Sleep(time.Duration(*o.Timeout * float64(time.Second)))
-		o, err = in.askWithTimeout(map[string]any{"op": "resume"}, inspectTime)
+		o, err = in.askWithTimeout(map[string]any{"op": "resume"}, testTime)
 	}
 	if err != nil || o.Error != nil {
 		t.Fatalf("%s\n%v %+v", code, err, o.Error)
@@ -43,7 +46,7 @@ func (in *instance) gives(t *testing.T, code string) string {
 // awake sends the request awaken.
 func (in *instance) awake(t *testing.T) {
 	t.Helper()
-	o, err := in.askWithTimeout(map[string]any{"op": "awaken", "seed": newSeed()}, inspectTime)
+	o, err := in.askWithTimeout(map[string]any{"op": "awaken", "seed": newSeed()}, testTime)
 	if err != nil || o.Status != "ok" {
 		t.Fatalf("%v %+v", err, o)
 	}

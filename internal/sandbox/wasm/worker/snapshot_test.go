@@ -222,7 +222,7 @@ for (let n = 0; n < 1000; n++) process.noteImport("m" + n); 0`,
 		t.Run(name, func(t *testing.T) {
 			in := openedIn(t, testProgram(t, name), t.TempDir(), &taken{})
 			in.gives(t, code)
-			o, err := in.askWithTimeout(map[string]any{"op": "inspect"}, inspectTime)
+			o, err := in.askWithTimeout(map[string]any{"op": "inspect"}, testTime)
 			if err != nil {
 				t.Fatal(err)
 			}
