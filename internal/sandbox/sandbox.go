@@ -339,7 +339,8 @@ type RunLimits struct {
 	// KiB.
 	DisplayBytes int64
 	// Grace is how long a program may take to end after the gentle interrupt
-	// before it is stopped by force; zero: DefaultGrace.
+	// before it is stopped by force, in wall time; zero: DefaultGrace. A backend bounds
+	// what processor time it may take meanwhile, too.
 	Grace time.Duration
 }
 

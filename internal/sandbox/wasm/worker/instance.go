@@ -256,14 +256,13 @@ func (in *instance) Inspect() {
 	}
 }
 
-// askWithTimeout asks the driver something between two runs. After so much time it is
-// stopped by force.
+// askWithTimeout asks the driver something between two runs. After so much processor
+// time, or machineTimes as much wall time, it is stopped by force.
 func (in *instance) askWithTimeout(request any, atMost time.Duration) (outcome, error) {
 	in.ends.Control.Begin(0)
 	in.begin(wire.RunBody{})
-	t := time.AfterFunc(atMost, func() { in.ends.Control.Force(sandbox.TimedOut) })
+	in.ends.Control.Bound(atMost, machineTimes*atMost, sandbox.TimedOut)
 	o, err := in.ask(request)
-	t.Stop()
 	in.end()
 	return o, err
 }

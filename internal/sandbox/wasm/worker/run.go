@@ -14,11 +14,23 @@ import (
 	"paddock/internal/sandbox/wire/serve"
 )
 
-// inspectTime bounds an inspection: a guest's driver answers in microseconds.
+// interruptTime is how much processor time a program may take from its interrupt on,
+// until it is stopped by force: an interpreter that hears of it takes 10 ms.
+const interruptTime = 250 * time.Millisecond
+
+// inspectTime bounds an inspection, in processor time: a guest's driver answers in
+// microseconds.
 const inspectTime = time.Second
 
-// begin sets everything up for the guest to run; Control.Begin has been called.
+// machineTimes is how many times that it may take in wall time: what takes longer is a
+// machine that has no time for it, or code of the program's that waits.
+const machineTimes = 10
+
+// begin sets everything up for the guest to run, by this thread until end; Control.Begin
+// has been called.
 func (in *instance) begin(body wire.RunBody) {
+	runtime.LockOSThread()
+	in.ends.Control.Count(threadClock(), interruptTime)
 	in.ends.Out.Begin(body.Limits)
 	in.in.begin(body.Stdin)
 	in.meter = meter{limit: body.Limits.Fuel}
@@ -45,7 +57,9 @@ func (in *instance) end() sandbox.Cause {
 		in.vm.setCounter(math.MaxInt32)
 	}
 	in.ends.Out.End()
-	return in.ends.Control.End()
+	cause := in.ends.Control.End()
+	runtime.UnlockOSThread() // now that nothing reads its clock
+	return cause
 }
 
 func (in *instance) counter() int32 {

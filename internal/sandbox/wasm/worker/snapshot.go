@@ -18,13 +18,13 @@ import (
 	"paddock/internal/sandbox/wire/serve"
 )
 
-// inspectTimeout bounds the inspection that is part of a snapshot: fractions of a
-// millisecond as a rule, but some of it may be the program's code.
+// inspectTimeout bounds the inspection that is part of a snapshot, in processor time:
+// fractions of a millisecond as a rule, but some of it may be the program's code.
 const inspectTimeout = 250 * time.Millisecond
 
-// reseedTimeout bounds what a driver does with new seeds. That is a millisecond, and
-// none of it the program's code: what takes longer is the machine.
-const reseedTimeout = 5 * time.Second
+// reseedTimeout bounds what a driver does with new seeds, in processor time. That is a
+// millisecond, and none of it the program's code.
+const reseedTimeout = time.Second
 
 // saving is a snapshot on its way to the server. Its methods may be called by
 // anybody.
