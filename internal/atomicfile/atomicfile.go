@@ -50,6 +50,26 @@ func write(path string, data []byte, o Options, commit func(*Pending) error) err
 	return commit(p)
 }
 
+// Alternate is WriteFile for a small file that is written again and again, and read by who
+// checks what it says: it writes into the file spare, which has the content before the last
+// one, and swaps the two, so that no file is made or removed. It does not wait for the disk.
+// Who opened the file before the last write, and reads it during this one, may read a part
+// of each. One process writes it, from one goroutine at a time.
+func Alternate(path, spare string, data []byte) error {
+	f, err := os.OpenFile(spare, os.O_WRONLY|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(data, 0)
+	if err == nil {
+		err = f.Truncate(int64(len(data)))
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return exchange(spare, path)
+}
+
 // Pending is a file in the making. It is written through its methods of os.File; its
 // Commit closes it. One goroutine uses it at a time.
 type Pending struct {

@@ -155,3 +155,37 @@ func TestTheStepsComeInOrder(t *testing.T) {
 		}
 	}
 }
+
+func TestAlternateReplacesAFileThroughItsSpare(t *testing.T) {
+	dir := t.TempDir()
+	path, spare := filepath.Join(dir, "record"), filepath.Join(dir, "record.spare")
+	for _, text := range []string{"the first and longest", "second", "the third", ""} {
+		if err := atomicfile.Alternate(path, spare, []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(path); err != nil || string(got) != text {
+			t.Errorf("the file holds %q (%v), want %q", got, err, text)
+		}
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) > 2 {
+		t.Errorf("the folder holds %v (%v), want the file and its spare", entries, err)
+	}
+}
+
+func TestAlternateThatCannotWriteLeavesTheFile(t *testing.T) {
+	dir := t.TempDir()
+	path, spare := filepath.Join(dir, "record"), filepath.Join(dir, "record.spare")
+	if err := atomicfile.Alternate(path, spare, []byte("old")); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.RemoveAll(spare), os.Mkdir(spare, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	if err := atomicfile.Alternate(path, spare, []byte("new")); err == nil {
+		t.Error("a folder in the spare's place: no error")
+	}
+	if got, err := os.ReadFile(path); err != nil || string(got) != "old" {
+		t.Errorf("the file holds %q (%v), want %q", got, err, "old")
+	}
+}
