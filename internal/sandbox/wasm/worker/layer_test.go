@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/klauspost/compress/s2"
 	"github.com/klauspost/compress/zstd"
 
 	"paddock/internal/sandbox/wasm/linear"
@@ -213,6 +214,9 @@ func TestALayerThatLiesIsRefused(t *testing.T) {
 		"compressed data that is none":       forged(head, chunkOf(asZstd, []byte("nonsense"), 1)),
 		"compressed data that is too little": forged(head, chunkOf(asZstd, e.EncodeAll(none[:7], nil), 1)),
 		"a bomb":                             forged(head, chunkOf(asZstd, bomb, 1)),
+		"S2 data that is none":               forged(head, chunkOf(asS2, []byte("nonsense"), 1)),
+		"S2 data that is too little":         forged(head, chunkOf(asS2, s2.Encode(nil, none[:7]), 1)),
+		"a bomb of S2":                       forged(head, chunkOf(asS2, s2.Encode(nil, make([]byte, 64<<20)), 1)),
 		"a length that is none":              forged(head, append(chunkOf(asTheyAre, nil, 1)[:3], 255, 255, 255, 255)),
 		"another page size":                  forged(layerHead{To: "b", PageSize: 1, Bytes: 1 << 20}),
 		"nowhere to lead to":                 forged(layerHead{PageSize: linear.PageSize, Bytes: 1 << 20}),
