@@ -19,6 +19,11 @@ const (
 	// syncers is how many files are synced at once: the disk makes one flush
 	// of what comes together.
 	syncers = 8
+	// A content of at most smallBytes, as its file would be, waits in memory for the batch's
+	// commit, as long as all of them have at most heldBytes: the commit writes them with
+	// what refers to them, and needs no sync for each.
+	smallBytes = 64 << 10
+	heldBytes  = 256 << 10
 )
 
 // Batch is a set of contents that become durable together. Until it is closed
@@ -34,7 +39,10 @@ type Batch struct {
 	temps   map[string]bool // files in newFolder
 	open    []*item         // written and not synced
 	waiting []*item         // synced or open, without their own names
+	small   []*item         // held in memory
+	held    int             // bytes of them
 	shards  [256]bool       // where names have to be made durable
+	arrived func()          // its commit is not waited for any more; works twice
 	broken  error           // what made the batch useless
 	closed  bool
 }
@@ -45,6 +53,7 @@ type item struct {
 	ref     Ref
 	temp    string // empty when the content has its own name
 	file    File   // until it is synced
+	data    []byte // its file's content, where it has none yet
 	replace bool   // what has its name is damaged
 }
 
@@ -54,7 +63,11 @@ func (s *Store) Begin(ctx context.Context) (*Batch, error) {
 	held, err := s.takeLock(ctx, lock.Shared)
 	switch {
 	case err == nil:
-		return &Batch{store: s, lock: held, items: map[Digest]*item{}, temps: map[string]bool{}}, nil
+		b := &Batch{store: s, lock: held, items: map[Digest]*item{}, temps: map[string]bool{}, arrived: func() {}}
+		if c, ok := s.files.(Committer); ok {
+			b.arrived = c.Expect()
+		}
+		return b, nil
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case errors.Is(err, context.DeadlineExceeded):
@@ -121,6 +134,13 @@ func (b *Batch) dropLocked(f File, name string) {
 	}
 }
 
+// holds reports whether a content whose file would have so many bytes can wait in memory.
+func (b *Batch) holds(bytes int) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return bytes <= smallBytes && b.held+bytes <= heldBytes
+}
+
 // find tells whether a content need not be written: this batch has it, or the
 // store has it whole. replace means that the store's is damaged.
 func (b *Batch) find(d Digest, size int64) (ref Ref, found, replace bool) {
@@ -159,6 +179,11 @@ func (b *Batch) add(it *item) (Ref, error) {
 		return first.ref, nil
 	}
 	b.items[it.digest] = it
+	if it.data != nil {
+		b.small = append(b.small, it)
+		b.held += len(it.data)
+		return it.ref, nil
+	}
 	b.open = append(b.open, it)
 	b.waiting = append(b.waiting, it)
 	b.shards[it.digest[0]] = true
@@ -186,18 +211,54 @@ func (b *Batch) syncOpenLocked() error {
 // Sync makes durable whatever was put: only now may something refer to it. It
 // may be called more than once. After an error the batch is of no use any more,
 // and of what was put nothing can be relied on.
-func (b *Batch) Sync(ctx context.Context) error {
+func (b *Batch) Sync(ctx context.Context) error { return b.commit(ctx) }
+
+// Commit is Sync together with what is written then, at last a file that refers to what was
+// put: it is there only if all of that is. Its error is one of [Commit]. Where the contents are small, the disk is
+// waited for once.
+func (b *Batch) Commit(ctx context.Context, writes ...Write) error { return b.commit(ctx, writes...) }
+
+func (b *Batch) commit(ctx context.Context, writes ...Write) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err := b.usableLocked(); err != nil {
 		return err
 	}
 	grown, err := b.syncLocked(ctx)
+	if err == nil {
+		var more int64
+		if writes, more, err = b.smallLocked(writes); err == nil && len(writes) > 0 {
+			b.arrived()
+			err = Commit(b.store.files, writes)
+		}
+		if err == nil {
+			grown += more
+			b.small, b.held = nil, 0
+		}
+	}
 	if err != nil {
 		b.broken = Explain(err, "keeping state")
 	}
 	b.store.grew(grown)
 	return b.broken
+}
+
+// smallLocked gives what is to be written of the contents that are held in memory, and
+// then these writes. grown is by how much the store grows with that.
+func (b *Batch) smallLocked(then []Write) (writes []Write, grown int64, err error) {
+	for _, it := range b.small {
+		name := b.store.path(it.digest)
+		info, err := b.store.files.Stat(name)
+		switch {
+		case err == nil: // it is damaged, or another batch's
+			grown -= onDisk(info.Size())
+		case !errors.Is(err, fs.ErrNotExist):
+			return nil, 0, err
+		}
+		grown += onDisk(it.ref.Stored)
+		writes = append(writes, Write{Name: name, Data: it.data, Temp: filepath.Join(b.store.dir, newFolder, rand.Text()), Deferred: true})
+	}
+	return append(writes, then...), grown, nil
 }
 
 func (b *Batch) syncLocked(ctx context.Context) (grown int64, err error) {
@@ -296,6 +357,7 @@ func (b *Batch) Close() error {
 		return nil
 	}
 	b.closed = true
+	b.arrived()
 	for _, it := range b.open {
 		_ = it.file.Close() // it is removed
 	}

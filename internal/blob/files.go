@@ -2,7 +2,6 @@ package blob
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"io"
 	"io/fs"
@@ -39,16 +38,21 @@ type Files interface {
 	Stat(name string) (fs.FileInfo, error)
 	// SyncDir makes the names in a folder outlast a power cut.
 	SyncDir(name string) error
+	// SyncFile makes a file's content outlast a power cut, whoever has written it.
+	SyncFile(name string) error
 }
 
 // File is an open file of [Files].
 type File interface {
 	io.ReadWriteCloser
 	io.ReaderAt
+	io.WriterAt // not of a file that was opened by Append
 	Stat() (fs.FileInfo, error)
 	// Sync makes the content outlast a power cut. After an error it is not known
 	// what does, and a second Sync would not say either.
 	Sync() error
+	// Datasync is Sync without what reading the content does not need, such as times.
+	Datasync() error
 }
 
 // OS is the operating system's file system. New files are for us alone (0600),
@@ -58,7 +62,7 @@ var OS Files = system{}
 type system struct{}
 
 func (system) Create(name string) (File, error) {
-	return opened(os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600))
+	return opened(os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600))
 }
 func (system) Open(name string) (File, error) { return opened(os.Open(name)) }
 func (system) Append(name string) (File, error) {
@@ -70,14 +74,26 @@ func (system) Mkdir(name string) error                    { return os.Mkdir(name
 func (system) ReadDir(name string) ([]fs.DirEntry, error) { return os.ReadDir(name) }
 func (system) Stat(name string) (fs.FileInfo, error)      { return os.Stat(name) }
 func (system) SyncDir(name string) error                  { return atomicfile.SyncDir(name) }
+func (system) SyncFile(name string) error {
+	f, err := os.OpenFile(name, syncMode, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
 
 // opened keeps a nil *os.File from becoming a File that is not nil.
 func opened(f *os.File, err error) (File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return f, nil
+	return osFile{f}, nil
 }
+
+// osFile is an open file of the operating system.
+type osFile struct{ *os.File }
+
+func (f osFile) Datasync() error { return datasync(f.File) }
 
 // TempPrefix begins the names of files that [WriteFile] did not bring to an
 // end. Who knows that nobody writes in their folder may remove them.
@@ -85,21 +101,28 @@ const TempPrefix = atomicfile.TempPrefix
 
 // WriteFile makes data the content of a file, durably: once it returned nil the
 // file outlasts a power cut, and whatever happens before, there is the old file
-// or the new one and nothing between. What before does is done before the file
-// has its name, at the same time as its content is synced, each in a goroutine of
-// its own; an error of that is one of WriteFile.
-func WriteFile(files Files, name string, data []byte, before ...func() error) error {
+// or the new one and nothing between.
+func WriteFile(files Files, name string, data []byte) error {
+	return writeFile(files, Write{Name: name, Data: data}, nil)
+}
+
+// writeFile is WriteFile. What before does, is done before the file has its name, at the
+// same time as its content is synced; an error of that is one of writeFile.
+func writeFile(files Files, w Write, before func() error) error {
 	const doing = "writing a part of the state"
-	temp := filepath.Join(filepath.Dir(name), TempPrefix+rand.Text())
+	temp := w.temp()
 	f, err := files.Create(temp)
 	if err != nil {
 		return Explain(err, doing)
 	}
-	return Explain(atomicfile.Finish(files, f, temp, name, true, func() error {
-		if _, err := f.Write(data); err != nil {
+	return Explain(atomicfile.Finish(files, f, temp, w.Name, true, func() error {
+		if _, err := f.Write(w.Data); err != nil {
 			return err
 		}
-		return each(append([]func() error{f.Sync}, before...), func(do func() error) error { return do() })
+		if before == nil {
+			return f.Sync()
+		}
+		return each([]func() error{f.Sync, before}, func(do func() error) error { return do() })
 	}), doing)
 }
 

@@ -13,41 +13,47 @@ import (
 	"paddock/internal/blob/blobtest"
 )
 
-func TestAFileHasItsNameOnlyAfterWhatComesBefore(t *testing.T) {
-	dir := t.TempDir()
-	name := filepath.Join(dir, "f")
-	if err := blob.WriteFile(blob.OS, name, []byte("old")); err != nil {
-		t.Fatal(err)
-	}
-	holds := func(want string) {
-		t.Helper()
-		if got, err := os.ReadFile(name); err != nil || string(got) != want {
-			t.Errorf("it holds %q, not %q (%v)", got, want, err)
+// Whichever operation of a commit fails, its last file is there only if all others are,
+// and it is what it was before unless the error says that it may not be.
+func TestTheLastFileOfACommitIsThereOnlyWithAllOthers(t *testing.T) {
+	for n := 1; ; n++ {
+		root := t.TempDir()
+		disk, err := blobtest.New(root)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	refusal := errors.New("not yet")
-	done := make([]bool, 3)
-	before := func(n int, err error) func() error {
-		return func() error {
-			holds("old")
-			done[n] = true
-			return err
+		last := filepath.Join(root, "line", "1")
+		if err := blob.Commit(disk, []blob.Write{{Name: last, Data: []byte("old")}}); err != nil {
+			t.Fatal(err)
 		}
-	}
-	if err := blob.WriteFile(blob.OS, name, []byte("new"), before(0, nil), before(1, refusal), before(2, nil)); !errors.Is(err, refusal) {
-		t.Errorf("the error is %v", err)
-	}
-	holds("old")
-	if names, err := os.ReadDir(dir); err != nil || len(names) != 1 {
-		t.Errorf("the folder holds %v, %v", names, err)
-	}
-	if err := blob.WriteFile(blob.OS, name, []byte("new"), before(0, nil), before(1, nil), before(2, nil)); err != nil {
-		t.Error(err)
-	}
-	holds("new")
-	for k, called := range done {
-		if !called {
-			t.Errorf("the %d. function was not called before the write: %v", k+1, done)
+		others := []string{filepath.Join(root, "a", "one"), filepath.Join(root, "b", "two")}
+		writes := []blob.Write{{Name: others[0], Data: []byte("1")}, {Name: others[1], Data: []byte("2")}, {Name: last, Data: []byte("new")}}
+		before := disk.Ops()
+		disk.SetFault(blobtest.At(before+n, syscall.EIO))
+		err = blob.Commit(disk, writes)
+		if disk.Ops() < before+n {
+			if err != nil {
+				t.Errorf("without a fault: %v", err)
+			}
+			break
+		}
+		if err == nil {
+			t.Errorf("a fault at operation %d: no error", n)
+		}
+		if err := disk.Cut(rand.New(rand.NewPCG(uint64(n), 1))); err != nil {
+			t.Fatal(err)
+		}
+		got, readErr := os.ReadFile(last)
+		if readErr != nil {
+			t.Fatal(readErr)
+		}
+		if string(got) != "old" && !errors.Is(err, blob.ErrNamed) {
+			t.Errorf("a fault at operation %d: the last file is %q, want %q after %v", n, got, "old", err)
+		}
+		for _, name := range others {
+			if _, err := os.Stat(name); string(got) == "new" && err != nil {
+				t.Errorf("a fault at operation %d: the last file is there, and %v", n, err)
+			}
 		}
 	}
 }

@@ -140,7 +140,7 @@ func (w *Writer) spill() error {
 		w.encoder = encoders.get()
 	}
 	if _, err := w.put(append([]byte(magic), way)); err != nil {
-		return err
+		return Explain(err, "keeping state")
 	}
 	if w.encoder != nil {
 		w.encoder.Reset(sink(w.put))
@@ -194,41 +194,47 @@ func (w *Writer) Close() (Ref, error) {
 		}
 	}
 	ref, found, replace := w.batch.find(digest, w.size)
+	var small []byte
 	if !found && w.file == nil {
-		w.err = w.writeHead()
+		small, w.err = w.writeHead()
 	}
 	if found || w.err != nil {
 		err := w.err
 		w.Discard()
 		return ref, err
 	}
-	it := &item{digest: digest, temp: w.name, file: w.file, replace: replace, ref: Ref{Digest: digest, Size: w.size, Stored: w.stored}}
+	it := &item{digest: digest, temp: w.name, file: w.file, data: small, replace: replace, ref: Ref{Digest: digest, Size: w.size, Stored: w.stored}}
 	w.file = nil
 	w.Discard()
 	return w.batch.add(it)
 }
 
-// writeHead makes the file of a content that fits into memory.
-func (w *Writer) writeHead() (err error) {
+// writeHead makes the file of a content that fits into memory; a small one's is given
+// back, and made by the batch's commit.
+func (w *Writer) writeHead() (small []byte, err error) {
 	content := w.buffer[:w.head]
 	whole := append(append(make([]byte, 0, headerBytes+len(content)), magic...), raw)
 	if w.form == Plain {
 		e := encoders.get()
-		small := e.EncodeAll(content, whole)
+		frame := e.EncodeAll(content, whole)
 		encoders.put(e)
-		if len(small)-headerBytes < len(content)-len(content)/16 {
-			small[len(magic)] = packed
-			whole = small
+		if len(frame)-headerBytes < len(content)-len(content)/16 {
+			frame[len(magic)] = packed
+			whole = frame
 		}
 	}
 	if whole[len(magic)] == raw {
 		whole = append(whole[:headerBytes], content...)
 	}
+	if w.batch.holds(len(whole)) {
+		w.stored = int64(len(whole))
+		return whole, nil
+	}
 	if w.file, w.name, err = w.batch.temp(); err != nil {
-		return err
+		return nil, err
 	}
 	_, err = w.put(whole)
-	return Explain(err, "keeping state")
+	return nil, Explain(err, "keeping state")
 }
 
 var errDone = fault.New(fault.Internal, "paddock made a mistake").WithCause(errors.New("blob: the writer is closed"))

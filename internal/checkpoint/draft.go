@@ -245,12 +245,20 @@ func (d *draft) persist(ctx context.Context) error {
 		return err
 	}
 	d.next.Record, d.next.Bytes = record, d.bytes
-	if err := k.line.Append(&d.next, func() error { return d.batch.Sync(ctx) }); err != nil {
+	dropped := k.droppedBy(&d.next)
+	if err := k.line.Append(&d.next, dropped, func(writes ...blob.Write) error { return d.batch.Commit(ctx, writes...) }); err != nil {
 		return err
 	}
 	head, was := d.next, k.head
 	k.head, k.lists, k.torn, k.older = &head, d.lists, false, false
-	k.dropOutdated(was)
+	for _, number := range dropped {
+		switch {
+		case !outdated(was) || number != was.Number:
+			k.c.Littered(0)
+		case was.Machine != nil:
+			k.c.Littered(was.Machine.Content.Stored)
+		}
+	}
 	k.Prune(k.c.Most)
 	k.c.Moved()
 	return nil

@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"strconv"
@@ -158,45 +159,56 @@ func (r *Repo) Prune(most int) {
 	if r.closed != nil {
 		return
 	}
-	if head := r.Head(); head.Of != head.Number {
-		most++ // it is no further one: opening a session, or going back, gives nothing up
-	}
-	for r.line.Len()-r.line.Labels() > most {
-		oldest := r.oldest()
-		if oldest == 0 {
-			return
-		}
-		if err := r.line.Remove(oldest); err != nil {
-			r.c.Log.Warn("an old checkpoint cannot be removed", "checkpoint", oldest, "cause", err)
+	for _, number := range r.oldest(r.line.Numbers(), r.Head(), most) {
+		if err := r.line.Remove(number); err != nil {
+			r.c.Log.Warn("an old checkpoint cannot be removed", "checkpoint", number, "cause", err)
 			return
 		}
 		r.c.Littered(0)
 	}
 }
 
-// oldest is the first checkpoint that may be given up; 0: none. Where the
-// session is, and where undo leads, stays.
-func (r *Repo) oldest() int64 {
-	head := r.Head()
-	for _, n := range r.line.Numbers() {
-		if !r.line.Labelled(n) && n != head.Number && n != head.Of && n != head.Previous {
-			return n
-		}
+// droppedBy are the checkpoints that are given up when next becomes the head.
+func (r *Repo) droppedBy(next *history.Manifest) (numbers []int64) {
+	head := *next
+	head.Number = r.line.Next()
+	head.Of = cmp.Or(head.Of, head.Number)
+	left := r.line.Numbers()
+	if outdated(r.head) {
+		numbers = []int64{r.head.Number}
+		left = slices.DeleteFunc(left, func(n int64) bool { return n == r.head.Number })
 	}
-	return 0
+	if next.Label == "" {
+		left = append(left, head.Number)
+	}
+	return append(numbers, r.oldest(left, &head, r.c.Most)...)
 }
 
-// dropOutdated gives up what was the head before this one, if that only repeated another:
-// nobody goes back to it.
-func (r *Repo) dropOutdated(was *history.Manifest) {
-	if was == nil || was.Of == was.Number {
-		return
+// oldest are the first ones of these checkpoints that may be given up, so that most are left
+// that have no label. Where the session is, and where undo leads, stays.
+func (r *Repo) oldest(numbers []int64, head *history.Manifest, most int) (oldest []int64) {
+	over := -most
+	if head.Of != head.Number {
+		over-- // it is no further one: opening a session, or going back, gives nothing up
 	}
-	_ = r.line.Remove(was.Number) // or as one of the oldest
-	if was.Machine != nil {
-		r.c.Littered(was.Machine.Content.Stored)
+	for _, n := range numbers {
+		if !r.line.Labelled(n) {
+			over++
+		}
 	}
+	for _, n := range numbers {
+		if over <= len(oldest) {
+			break
+		}
+		if !r.line.Labelled(n) && n != head.Number && n != head.Of && n != head.Previous {
+			oldest = append(oldest, n)
+		}
+	}
+	return oldest
 }
+
+// outdated reports whether what was the head only repeated another: nobody goes back to it.
+func outdated(was *history.Manifest) bool { return was != nil && was.Of != was.Number }
 
 // Sweep removes what interrupted writes had left of checkpoints. It is for the process
 // that has the session.

@@ -250,7 +250,7 @@ func TestFilesAreAsTheyWereFoundWhereAListIsDamaged(t *testing.T) {
 		}
 		bad := b.Head().Clone()
 		bad.Of, bad.Trees["tmp"] = 0, ref
-		if err := line.Append(&bad); err != nil {
+		if err := line.Append(&bad, nil, nil); err != nil {
 			t.Fatal(err)
 		}
 		b.write("f", "cut short")

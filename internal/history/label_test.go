@@ -54,7 +54,7 @@ func TestNoCheckpointIsLostForItsLabel(t *testing.T) {
 			for _, cut := range []bool{true, false} {
 				t.Run(fmt.Sprintf("%s at operation %d, power fails: %v", name, n, cut), func(t *testing.T) {
 					dir, disk, l := grown(t, 2)
-					if err := l.Append(&Manifest{Cause: "checkpoint", Label: "it has one"}); err != nil {
+					if err := l.Append(&Manifest{Cause: "checkpoint", Label: "it has one"}, nil, nil); err != nil {
 						t.Fatal(err)
 					}
 					disk.SetFault(blobtest.At(disk.Ops()+1+n, fails))

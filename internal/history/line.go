@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 
 	"paddock/internal/blob"
 	"paddock/internal/fault"
@@ -152,41 +151,30 @@ func (l *Line) Head(usable func(*Manifest) error) (head *Manifest, skipped error
 // Append writes the next one, whose number it sets, and Of where that is zero.
 // When it returns it is on the disk; after an error it is not there, and its
 // number is not used again once it may have been; where the disk does not even say that
-// it is gone, the error is an [ErrPerhaps]. What has to be on the disk
-// before it is there, as what it names, is brought there by before, at the same
-// time as its own content.
-func (l *Line) Append(m *Manifest, before ...func() error) error {
+// it is gone, the error is an [ErrPerhaps]. It is written by commit, with what it names;
+// nil: by [blob.Commit], alone. The manifests called dropped are removed with it.
+func (l *Line) Append(m *Manifest, dropped []int64, commit func(...blob.Write) error) error {
 	m.Version, m.Number = Version, l.Next()
 	m.Of = cmp.Or(m.Of, m.Number)
 	data, err := encode(m)
 	if err != nil {
 		return err
 	}
-	if len(l.numbers) == 0 {
-		sync, err := blob.PlaceFolder(l.files, l.dir)
-		if err != nil {
-			return fmt.Errorf("making the folder of the checkpoints: %w", err)
-		}
-		before = append(before, sync)
+	if commit == nil {
+		commit = func(writes ...blob.Write) error { return blob.Commit(l.files, writes) }
+	}
+	var writes []blob.Write
+	for _, n := range dropped {
+		writes = append(writes, blob.Write{Name: l.path(n), Remove: true})
 	}
 	if m.Label != "" {
 		l.labelled[m.Number] = true
 	}
-	var nameless atomic.Bool // it did not come so far
-	noted := make([]func() error, 0, len(before))
-	for _, do := range before {
-		noted = append(noted, func() error {
-			err := do()
-			if err != nil {
-				nameless.Store(true)
-			}
-			return err
-		})
-	}
-	if err := blob.WriteFile(l.files, l.path(m.Number), data, noted...); err != nil {
-		if !nameless.Load() {
+	writes = append(writes, blob.Write{Name: l.path(m.Number), Data: data, Deferred: true})
+	if err := commit(writes...); err != nil {
+		if errors.Is(err, blob.ErrNamed) {
 			l.last = m.Number // where it cannot be removed either, a later one is right
-			if l.takeBack(m.Number) != nil {
+			if blob.Withdraw(l.files, l.path(m.Number)) != nil {
 				err = errors.Join(err, ErrPerhaps)
 			}
 		}
@@ -196,22 +184,16 @@ func (l *Line) Append(m *Manifest, before ...func() error) error {
 	m.Bytes += int64(len(data))
 	l.last = m.Number
 	l.numbers = append(l.numbers, m.Number)
+	for _, n := range dropped {
+		l.dropped(n)
+	}
 	return nil
 }
 
-// takeBack removes one as far as it got its name, before that was synced.
-func (l *Line) takeBack(number int64) error {
-	err := l.files.Remove(l.path(number))
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
-	}
-	if err == nil {
-		err = l.files.SyncDir(l.dir)
-	}
-	if errors.Is(err, fs.ErrNotExist) { // it was the first one
-		err = nil
-	}
-	return err
+// dropped notes that a manifest is not there any more.
+func (l *Line) dropped(number int64) {
+	delete(l.labelled, number)
+	l.numbers = slices.DeleteFunc(l.numbers, func(n int64) bool { return n == number })
 }
 
 // Sweep removes what interrupted writes had left when the line was opened. It is for
@@ -235,8 +217,7 @@ func (l *Line) Remove(numbers ...int64) error {
 			errs = append(errs, err)
 			continue
 		}
-		delete(l.labelled, n)
-		l.numbers = slices.DeleteFunc(l.numbers, func(other int64) bool { return other == n })
+		l.dropped(n)
 	}
 	return errors.Join(errs...)
 }
@@ -258,8 +239,8 @@ func RemoveAll(dir string, files blob.Files) error {
 // after a power cut.
 func SyncAll(dir string, files blob.Files) error {
 	sessions, err := files.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+	if errors.Is(err, fs.ErrNotExist) { // also the names of what was in it
+		err = nil
 	}
 	for _, session := range sessions {
 		if err == nil && session.IsDir() {
@@ -269,7 +250,9 @@ func SyncAll(dir string, files blob.Files) error {
 		}
 	}
 	if err == nil {
-		err = files.SyncDir(dir)
+		if err = files.SyncDir(dir); errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
 	}
 	return err
 }

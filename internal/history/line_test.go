@@ -31,7 +31,7 @@ func filled(t *testing.T, dir string, n int) *Line {
 			m.Label = "last"
 		}
 		m.Interpreters = map[string]Interpreter{"python": {State: []byte{1, 2}, Layers: []blob.Ref{{Size: int64(k)}}, Variables: []Variable{{"x", "int", fmt.Sprint(k)}}}}
-		if err := l.Append(m); err != nil {
+		if err := l.Append(m, nil, nil); err != nil {
 			t.Fatal(err)
 		}
 		switch {

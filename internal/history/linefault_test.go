@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"paddock/internal/blob"
 	"paddock/internal/blob/blobtest"
 )
 
@@ -25,7 +26,7 @@ func grown(t *testing.T, n int) (dir string, disk *blobtest.Disk, l *Line) {
 		t.Fatal(err)
 	}
 	for k := range n {
-		if err := l.Append(&Manifest{Cause: "execute", Code: fmt.Sprint(k + 1)}); err != nil {
+		if err := l.Append(&Manifest{Cause: "execute", Code: fmt.Sprint(k + 1)}, nil, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -53,7 +54,7 @@ func TestACheckpointThatWasRefusedIsNotTheHead(t *testing.T) {
 				t.Run(fmt.Sprintf("%s at operation %d, nothing follows: %v", name, n, last), func(t *testing.T) {
 					dir, disk, l := grown(t, 2)
 					disk.SetFault(fails(disk.Ops() + 1 + n))
-					refused := l.Append(&Manifest{Cause: "execute", Code: "refused", Label: "it has a label"})
+					refused := l.Append(&Manifest{Cause: "execute", Code: "refused", Label: "it has a label"}, nil, nil)
 					disk.SetFault(nil)
 					want := "2"
 					if _, err := os.Stat(filepath.Join(dir, "3.kept")); err == nil { // it was not, or cannot be removed now
@@ -63,7 +64,7 @@ func TestACheckpointThatWasRefusedIsNotTheHead(t *testing.T) {
 						t.Error("it is not there")
 					}
 					if !last {
-						if err := l.Append(&Manifest{Cause: "execute", Code: "later"}); err != nil {
+						if err := l.Append(&Manifest{Cause: "execute", Code: "later"}, nil, nil); err != nil {
 							t.Fatal(err)
 						}
 						want = "later"
@@ -95,7 +96,7 @@ func TestAPowerCutLeavesTheLineThatWasAcknowledged(t *testing.T) {
 		disk.SetFault(blobtest.From(disk.Ops()+1+r.IntN(40), blobtest.ErrCut))
 		acknowledged := "1"
 		for k := 2; ; k++ {
-			if err := l.Append(&Manifest{Cause: "execute", Code: fmt.Sprint(k)}); err != nil {
+			if err := l.Append(&Manifest{Cause: "execute", Code: fmt.Sprint(k)}, nil, nil); err != nil {
 				break
 			}
 			acknowledged = fmt.Sprint(k)
@@ -146,45 +147,48 @@ func TestAManifestUnderAnotherNumberIsDamaged(t *testing.T) {
 	}
 }
 
-// What has to be there before is done before the checkpoint is there; where that
-// fails the checkpoint never was, and its number is the next one's.
-func TestACheckpointWaitsForWhatComesBefore(t *testing.T) {
+// A checkpoint that its commit refuses never was, and its number is the next one's.
+func TestACheckpointThatItsCommitRefusesNeverWas(t *testing.T) {
 	for _, n := range []int{0, 2} { // the first one makes the folder as well
 		dir, disk, l := grown(t, n)
 		refusal := errors.New("not yet")
-		absent := func() error {
-			if found, err := Open(dir, disk); err != nil || found.Len() != n {
-				t.Errorf("there are %d already, %v", found.Len(), err)
-			}
-			return nil
-		}
-		refused := l.Append(&Manifest{Cause: "execute", Label: "refused"}, absent, func() error { return refusal })
-		switch {
-		case !errors.Is(refused, refusal):
+		refused := l.Append(&Manifest{Cause: "execute", Label: "refused"}, nil, func(...blob.Write) error { return refusal })
+		if !errors.Is(refused, refusal) {
 			t.Errorf("error %v, want %v", refused, refusal)
-		case l.Next() != int64(n+1):
-			t.Errorf("l.Next() = %v, want %v: %v", l.Next(), int64(n+1), refused)
-		case l.Labels() != 0:
-			t.Errorf("l.Labels() = %v, want 0: %v", l.Labels(), refused)
 		}
-		if err := absent(); err != nil {
-			t.Error(err)
+		if got := l.Next(); got != int64(n+1) {
+			t.Errorf("the next number is %d, want %d", got, n+1)
+		}
+		if got := l.Labels(); got != 0 {
+			t.Errorf("there are %d labels, want none", got)
+		}
+		found, err := Open(dir, disk)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := found.Len(); got != n {
+			t.Errorf("there are %d checkpoints, want %d", got, n)
 		}
 		m := &Manifest{Cause: "execute", Code: "taken"}
-		if err := l.Append(m, absent); err != nil || m.Number != int64(n+1) {
-			t.Errorf("it is number %d, %v", m.Number, err)
+		if err := l.Append(m, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		if m.Number != int64(n+1) {
+			t.Errorf("it is number %d, want %d", m.Number, n+1)
 		}
 		again, err := Open(dir, disk)
 		if err != nil {
 			t.Fatal(err)
 		}
-		switch head, skipped, err := again.Head(usable); {
-		case err != nil:
-			t.Errorf("the head: %v", err)
-		case skipped != nil:
-			t.Errorf("the head: skipped = %v, want nil: %+v", skipped, head)
-		case head.Code != "taken":
-			t.Errorf(`the head: head.Code = %q, want "taken"`, head.Code)
+		head, skipped, err := again.Head(usable)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if skipped != nil {
+			t.Errorf("skipped: %v, want none", skipped)
+		}
+		if head.Code != "taken" {
+			t.Errorf("the head is %q, want %q", head.Code, "taken")
 		}
 	}
 }
@@ -238,11 +242,11 @@ func TestACheckpointThatMayBeThereIsToldOf(t *testing.T) {
 				}
 				return nil
 			})
-			var before []func() error
+			var commit func(...blob.Write) error
 			if name == "what it needs is not on the disk" {
-				before = append(before, func() error { return syscall.EIO })
+				commit = func(...blob.Write) error { return syscall.EIO }
 			}
-			err := l.Append(&Manifest{Cause: "execute"}, before...)
+			err := l.Append(&Manifest{Cause: "execute"}, nil, commit)
 			if !errors.Is(err, syscall.EIO) || errors.Is(err, ErrPerhaps) != c.want {
 				t.Errorf("%v", err)
 			}

@@ -38,16 +38,21 @@ type checkpoints struct {
 	needsFull map[string]bool  // those that wrote what is in no checkpoint: what they write next has to be whole
 }
 
-// open opens what is on disk of the session's line.
+// open opens what is on disk of the session's line: only to be looked at where the session
+// is not this process's.
 func (c *checkpoints) open() error {
 	s, m := c.s, c.s.manager
-	store, err := m.local.Blobs(string(s.owner))
+	store, files, err := m.local.Seen(string(s.owner))
+	if s.claim != nil {
+		files = m.local.Files()
+		store, err = m.local.Blobs(string(s.owner))
+	}
 	if err != nil {
 		return err
 	}
 	c.repo, err = checkpoint.Open(checkpoint.Config{
 		Owner: string(s.owner), Session: string(s.id),
-		Store: store, Folder: m.local.Checkpoints(s.stored()), Files: m.local.Files(),
+		Store: store, Folder: m.local.Checkpoints(s.stored()), Files: files,
 		Trees: map[string]*workspace.Tree{workspaceFolder: s.tree, tmpFolder: s.tmp}, Shown: workspaceFolder,
 		Ephemeral: s.isEphemeral(), Most: m.config.Checkpoints,
 		Record: s.encodeRecord, Moved: s.moved, Undone: c.undone, Littered: func(bytes int64) { m.janitor.noteBytes(s.owner, bytes) },

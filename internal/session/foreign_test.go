@@ -2,6 +2,8 @@ package session_test
 
 import (
 	"bytes"
+	"errors"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -32,6 +34,53 @@ func line(t *testing.T, dir string, id session.ID) (folder string, newest int) {
 		newest = max(newest, n)
 	}
 	return filepath.Dir(found[0]), newest
+}
+
+// settle has the contents of alice's sessions be files of their own: they are when one of
+// her sessions goes to sleep.
+func settle(t *testing.T, m *session.Manager) {
+	t.Helper()
+	id := create(t, m, alice, "")
+	if err := m.Sleep(alice, id); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Destroy(t.Context(), alice, id); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// copyState gives the state folder as it is when its process is killed now, without the index,
+// which can be made again. The log is copied first: what it holds no longer is at its place by
+// then.
+func copyState(t *testing.T, from string) (to string) {
+	t.Helper()
+	to = t.TempDir()
+	entries, err := os.ReadDir(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := []string{"log"}
+	for _, e := range entries {
+		if name := e.Name(); name != "log" && !strings.HasPrefix(name, "index.db") {
+			names = append(names, name)
+		}
+	}
+	for _, name := range names {
+		info, err := os.Lstat(filepath.Join(from, name))
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // there is no log
+			continue
+		case err == nil && info.Mode().IsRegular():
+			copyFile(t, filepath.Join(to, name), filepath.Join(from, name))
+		case err == nil:
+			err = os.CopyFS(filepath.Join(to, name), os.DirFS(filepath.Join(from, name)))
+		}
+		// Sockets are not copied, and what vanishes meanwhile is not needed.
+		if err != nil && !errors.Is(err, os.ErrInvalid) && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+	}
+	return to
 }
 
 func copyFile(t *testing.T, to, from string) {

@@ -417,6 +417,7 @@ func TestWhatNothingRefersToIsCollected(t *testing.T) {
 	for k := range 6 {
 		execute(t, m, id, fmt.Sprintf("write('f', 'content %d')", k))
 	}
+	settle(t, m)
 	before := count(t, filepath.Join(dir, "blobs"))
 	got, err := m.Collect(t.Context())
 	if err != nil {

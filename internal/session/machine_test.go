@@ -2,7 +2,6 @@ package session_test
 
 import (
 	"bytes"
-	"errors"
 	"io"
 	"math"
 	"os"
@@ -318,16 +317,6 @@ func TestStoppedAndRunningSessionsAreSoAfterARestart(t *testing.T) {
 	r = prints(t, m, runs, "print(read('kept'))", "text")
 	says(t, r.Notice, "fresh python interpreter", "its machine was stopped meanwhile", "keeps only files", "", "server 8000")
 	says(t, prints(t, m, runs, "print(1)", "1").Notice, "", "fresh", "stopped")
-}
-
-// copyState gives the state folder as it is when its process is killed now.
-func copyState(t *testing.T, dir string) string {
-	t.Helper()
-	to := filepath.Join(t.TempDir(), "state")
-	if err := os.CopyFS(to, os.DirFS(dir)); err != nil && !errors.Is(err, os.ErrInvalid) {
-		t.Fatal(err)
-	}
-	return to
 }
 
 func TestAfterACrashTheTruthIsToldAboutVariablesAndFiles(t *testing.T) {

@@ -83,6 +83,18 @@ func (s *session) showFolder() error {
 	return errors.Join(os.Chmod(filepath.Dir(s.dir), mode), os.Chmod(s.dir, mode))
 }
 
+// remakeFolders makes the folders of a session that exists as they were made: a power cut
+// may have taken new ones, and what is in them is in the checkpoints.
+func (s *session) remakeFolders() error {
+	err := s.showFolder()
+	for _, name := range []string{workspaceFolder, tmpFolder} {
+		if _, missing := os.Lstat(filepath.Join(s.dir, name)); errors.Is(missing, fs.ErrNotExist) {
+			err = errors.Join(err, s.makeFolder(name, nil))
+		}
+	}
+	return err
+}
+
 // load opens the folder of a session that exists.
 func (s *session) load() error {
 	claim, stored, err := s.manager.store.Open(s.stored())
@@ -102,7 +114,10 @@ func (s *session) load() error {
 	for _, runtime := range r.Anew {
 		s.interpreters.mustReseed[runtime] = true
 	}
-	if err = errors.Join(s.createMounts(nil), s.openTrees()); err == nil {
+	if err = s.remakeFolders(); err == nil {
+		err = errors.Join(s.createMounts(nil), s.openTrees())
+	}
+	if err == nil {
 		err = s.checkpoints.open()
 	}
 	if err == nil {

@@ -101,11 +101,8 @@ func TestWhatIsListedOfASleepingSessionIsNotGivenUpByOpeningIt(t *testing.T) {
 	for n := range 6 {
 		execute(t, m, id, fmt.Sprint("x = ", n))
 	}
-	copied := t.TempDir() // as a process leaves it that is killed
-	if err := os.CopyFS(copied, os.DirFS(dir)); err != nil {
-		t.Fatal(err)
-	}
-	config.Dir = copied
+	execute(t, m, create(t, m, alice, ""), "1") // with it, what was given up is gone from the disk
+	config.Dir = copyState(t, dir)
 	other := manager(t, config, sandboxtest.FakeConfig{})
 	listed := checkpoints(t, other, id)
 	if _, err := other.Restore(t.Context(), alice, id, listed[0].ID); err != nil {
@@ -150,6 +147,9 @@ func TestADamagedLabelIsNotTakenForAnEarlierOne(t *testing.T) {
 		}
 	}
 	execute(t, m, id, "x = 2")
+	if err := m.Sleep(alice, id); err != nil {
+		t.Fatal(err)
+	}
 	folder, _ := line(t, dir, id)
 	if err := os.Truncate(filepath.Join(folder, last.ID+".kept"), 50); err != nil {
 		t.Fatal(err)
@@ -169,12 +169,7 @@ func TestASessionInUseDoesNotExpireWithItsProcess(t *testing.T) {
 	if err := (bout{t: t, m: m}).put(alice, id, "f", "just now"); err != nil {
 		t.Fatal(err)
 	}
-	there := t.TempDir()
-	for _, name := range []string{"owners", "checkpoints", "blobs"} {
-		if err := os.CopyFS(filepath.Join(there, name), os.DirFS(filepath.Join(dir, name))); err != nil {
-			t.Fatal(err)
-		}
-	}
+	there := copyState(t, dir)
 	found, err := filepath.Glob(filepath.Join(there, "owners", "*", string(id), "session.json"))
 	if err != nil {
 		t.Fatal(err)

@@ -272,6 +272,7 @@ func TestWhatASavedMachineTookIsCollectedWhenItIsNeededNoMore(t *testing.T) {
 	id := create(t, m, alice, "")
 	execute(t, m, id, "x = 1")
 	blobs := func() int {
+		settle(t, m)
 		if _, err := m.Collect(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -305,6 +306,7 @@ func TestASavedMachineThatIsDamagedOrGoneIsReplacedAndTheModelTold(t *testing.T)
 			id := create(t, m, alice, "")
 			execute(t, m, id, "x = 1\nwrite('f', 'text')")
 			blobs := func() []string {
+				settle(t, m)
 				all, err := filepath.Glob(filepath.Join(dir, "blobs", "*", "??", "*"))
 				if err != nil {
 					t.Fatal(err)

@@ -26,9 +26,17 @@ func failing(t *testing.T, fake sandboxtest.FakeConfig) (*session.Manager, *blob
 	return manager(t, session.Config{Dir: dir, Files: disk}, fake), disk
 }
 
-// broken is a disk that makes no file and opens none.
+// keeps reports whether an operation keeps something: it makes a file, or writes the log.
+func keeps(op blobtest.Op) bool { return op.Kind == "create" || op.Kind == "write" && ofLog(op) }
+
+// fetches reports whether an operation reads what was kept.
+func fetches(op blobtest.Op) bool { return op.Kind == "open" || op.Kind == "read" && ofLog(op) }
+
+func ofLog(op blobtest.Op) bool { return strings.HasSuffix(op.Name, ".log") }
+
+// broken is a disk that keeps nothing and gives nothing back.
 func broken(op blobtest.Op) error {
-	if op.Kind == "create" || op.Kind == "open" {
+	if keeps(op) || fetches(op) {
 		return syscall.EIO
 	}
 	return nil
@@ -181,7 +189,7 @@ func TestInterpretersOpenTheirFilesAnewAfterGoingBackFailed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			failed := false
 			disk.SetFault(func(op blobtest.Op) error {
-				if failed = failed || op.Kind == "create"; op.Kind == "create" || failed && torn && op.Kind == "open" {
+				if failed = failed || keeps(op); keeps(op) || failed && torn && fetches(op) {
 					return syscall.EIO
 				}
 				return nil
@@ -219,7 +227,7 @@ func TestAStoppedMachineIsToldOfAlsoWhereTheRestFailed(t *testing.T) {
 			execute(t, m, id, "x = 1\nwrite('a', '1')")
 			command(t, m, id, "spawn", "server")
 			disk.SetFault(func(op blobtest.Op) error {
-				if op.Kind == "create" {
+				if keeps(op) {
 					return syscall.EIO
 				}
 				return nil

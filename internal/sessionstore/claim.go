@@ -10,7 +10,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
 	"paddock/internal/atomicfile"
+
 	"paddock/internal/blob"
 	"paddock/internal/fault"
 	"paddock/internal/history"
@@ -60,6 +62,9 @@ const endTimeout = 20 * time.Second
 
 var errReleased = errors.New("sessionstore: the claim was released")
 
+// spareSuffix ends the name of the file into which a record is written.
+const spareSuffix = ".spare"
+
 // fileClaim is a claim by a locked file. The lock is the fence: it is lost only with the
 // process, so a generation has to be unique only within one.
 type fileClaim struct {
@@ -70,6 +75,7 @@ type fileClaim struct {
 	mu     sync.Mutex   // guards the fields below
 	unlock func() error // nil: it was released
 	fresh  bool         // no record was written yet
+	gone   bool         // the session was removed
 }
 
 var _ Claim = (*fileClaim)(nil)
@@ -84,7 +90,7 @@ func (s *Store) Create(k Key) (Claim, error) {
 	dir := s.local.Session(k)
 	var c *fileClaim
 	for try := 0; ; try++ {
-		err := blob.MakeFolder(s.files, dir)
+		err := blob.MakeFolder(s.files, dir) // durably, as there will be more in it than the store's
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, Unusable(err)
 		}
@@ -156,6 +162,11 @@ func (s *Store) acquire(k Key) (*fileClaim, error) {
 	}
 	switch {
 	case err == nil:
+		if err := s.commits.Recover(); err != nil { // of who had the session before
+			_ = unlock()
+			return nil, err
+		}
+		s.commits.Prepare()
 		return &fileClaim{store: s, key: k, generation: s.claims.Add(1), unlock: unlock}, nil
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, NotFound(k.ID)
@@ -225,9 +236,9 @@ func (c *fileClaim) Write(record []byte, durably bool) error {
 	path := filepath.Join(c.dir(), recordFile)
 	var err error
 	if durably {
-		err = blob.WriteFile(c.store.files, path, record)
+		err = blob.Commit(c.store.files, []blob.Write{{Name: path, Data: record}})
 	} else {
-		err = atomicfile.WriteFile(path, record, atomicfile.Options{Prefix: recordFile + "."})
+		err = atomicfile.Alternate(path, path+spareSuffix, record)
 	}
 	if err != nil && fresh {
 		_ = c.store.files.Remove(path) // it may have its name already
@@ -263,8 +274,12 @@ func (c *fileClaim) Remove() error {
 	}
 	if err != nil {
 		s.index.DeleteSession(c.key.Owner, c.key.ID)
+		return err
 	}
-	return err
+	c.mu.Lock()
+	c.gone = true
+	c.mu.Unlock()
+	return nil
 }
 
 func (c *fileClaim) Discard() error {
@@ -283,6 +298,43 @@ func (c *fileClaim) Release() {
 	if unlock == nil {
 		return
 	}
+	// Another process may have the session from then on, and must not find newer files of
+	// it in this one's log.
+	if err := c.settle(); err != nil {
+		c.store.log.Error("a session's files cannot be synced; it stays this process's until they are", "session", c.key.ID, "cause", err)
+		c.store.jobs.Go(func() { c.releaseLater(unlock) })
+		return
+	}
+	c.release(unlock)
+}
+
+// settle has the log not hold the session's files: also not the contents of its owner,
+// which its checkpoints may name.
+func (c *fileClaim) settle() error {
+	c.mu.Lock()
+	folders := []string{c.dir(), c.store.local.Checkpoints(c.key)}
+	if !c.gone {
+		folders = append(folders, c.store.local.contents(c.key.Owner))
+	}
+	c.mu.Unlock()
+	return c.store.commits.Settle(folders...)
+}
+
+// releaseLater releases the session once its files can be synced. Where that is not so
+// before the store is closed, it is released when the log is another process's to recover.
+func (c *fileClaim) releaseLater(unlock func() error) {
+	s := c.store
+	_, err := backoff.Retry(s.ctx, func() (struct{}, error) { return struct{}{}, c.settle() }, backoff.WithMaxElapsedTime(0))
+	if err == nil {
+		c.release(unlock)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unreleased = append(s.unreleased, func() { c.release(unlock) })
+}
+
+func (c *fileClaim) release(unlock func() error) {
 	if err := unlock(); err != nil {
 		c.store.log.Warn("a session's lock cannot be released", "session", c.key.ID, "cause", err)
 	}

@@ -42,11 +42,11 @@ func (s *Store) Places() []Place {
 // can without keeping others waiting for long. more reports whether another call may
 // remove more.
 func (s *Store) RemoveContents(ctx context.Context, p Place) (n int, bytes int64, more bool, err error) {
-	contents, err := blob.Open(s.local.place(blobsFolder, p), blob.Options{Files: s.files})
+	contents, err := blob.Open(s.local.place(blobsFolder, p), blob.Options{Files: s.shared})
 	if err != nil {
 		return 0, 0, false, Unusable(err)
 	}
-	n, bytes, err = checkpoint.Collect(ctx, contents, s.local.place(checkpointsFolder, p), s.files)
+	n, bytes, err = checkpoint.Collect(ctx, contents, s.local.place(checkpointsFolder, p), s.shared)
 	return n, bytes, n > 0 && contents.Unfinished(), err
 }
 

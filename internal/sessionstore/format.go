@@ -15,8 +15,8 @@ import (
 
 // formatVersion is that of the state folder. 1 had sessions and no checkpoints,
 // and no file that said so; 2 has checkpoints: a session of 1 gets its first one
-// when it is opened.
-const formatVersion = 2
+// when it is opened. 3 has a log, which must not be overlooked after a power cut.
+const formatVersion = 3
 
 const formatFile = "format"
 

@@ -92,7 +92,7 @@ func (s *Store) rowsOnDisk(ctx context.Context, owner string) (rows []store.Sess
 // steps returns how many checkpoints a session can go back to, and the number of its
 // newest one.
 func (s *Store) steps(k Key) (count, head int64, err error) {
-	line, err := history.Open(s.local.Checkpoints(k), s.files)
+	line, err := history.Open(s.local.Checkpoints(k), s.shared)
 	if err != nil {
 		return 0, 0, err
 	}

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"paddock/internal/blob"
+	"paddock/internal/commitlog"
 )
 
 // The folders and files of a state folder.
@@ -32,18 +33,30 @@ const localOwner = "local"
 // folders. It is safe for concurrent use.
 type Local struct {
 	dir   string
-	files blob.Files
+	log   *commitlog.Log
+	files blob.Files // the log's
 
 	mu    sync.Mutex // guards blobs
 	blobs map[string]*blob.Store
 }
 
-func newLocal(dir string, files blob.Files) *Local {
-	return &Local{dir: dir, files: files, blobs: map[string]*blob.Store{}}
+func newLocal(dir string, log *commitlog.Log) *Local {
+	return &Local{dir: dir, log: log, files: log.Files(), blobs: map[string]*blob.Store{}}
 }
 
 // Files are the file operations of what has to last.
 func (l *Local) Files() blob.Files { return l.files }
+
+// Seen are the contents of an owner, and the files of what has to last, as who looks at a
+// session sees them that another process may have.
+func (l *Local) Seen(owner string) (*blob.Store, blob.Files, error) {
+	files := l.log.Shared()
+	b, err := blob.Open(l.contents(owner), blob.Options{Files: files})
+	if err != nil {
+		return nil, nil, Unusable(err)
+	}
+	return b, files, nil
+}
 
 // Session is a session's folder, in which package session has its workspace.
 func (l *Local) Session(k Key) string { return filepath.Join(l.ownerFolder(k.Owner), k.ID) }
@@ -66,13 +79,16 @@ func (l *Local) Blobs(owner string) (*blob.Store, error) {
 	if b := l.blobs[owner]; b != nil {
 		return b, nil
 	}
-	b, err := blob.Open(l.place(blobsFolder, l.placeOf(owner)), blob.Options{Files: l.files})
+	b, err := blob.Open(l.contents(owner), blob.Options{Files: l.files})
 	if err != nil {
 		return nil, Unusable(err)
 	}
 	l.blobs[owner] = b
 	return b, nil
 }
+
+// contents is the folder of an owner's contents.
+func (l *Local) contents(owner string) string { return l.place(blobsFolder, l.placeOf(owner)) }
 
 // placeOf is the name of an owner's folders.
 func (l *Local) placeOf(owner string) Place {

@@ -100,7 +100,7 @@ func (s *Store) Read(k Key) (Record, error) {
 // checkpointed reads the record in a session's newest checkpoint, as of a process that
 // did not release the session.
 func (s *Store) checkpointed(k Key) (r Record, err error) {
-	line, err := history.Open(s.local.Checkpoints(k), s.files)
+	line, err := history.Open(s.local.Checkpoints(k), s.shared)
 	if err != nil {
 		return r, err
 	}

@@ -13,6 +13,7 @@
 //	checkpoints/OWNER/ID/NUMBER           the manifests, the newest with a copy of the record
 //	checkpoints/OWNER/.groups/GROUP       the marker of forks that exist together
 //	blobs/OWNER/                          the contents
+//	log/                                  what was committed and is not synced at its place yet
 //	index.db                              the index, which may be removed at any time
 //	format                                the version of all that
 //
@@ -37,10 +38,12 @@ import (
 	"sync/atomic"
 
 	"paddock/internal/blob"
+	"paddock/internal/commitlog"
 	"paddock/internal/history"
 	"paddock/internal/lock"
 	"paddock/internal/quota"
 	"paddock/internal/store"
+	"paddock/internal/workspace"
 )
 
 // Key names a session: whose it is, and its id.
@@ -68,7 +71,9 @@ type Row = store.Session
 // use, also by several processes.
 type Store struct {
 	local    *Local
-	files    blob.Files
+	commits  *commitlog.Log
+	files    blob.Files // the log's
+	shared   blob.Files // also with what other processes have in their logs
 	life     *lock.Liveness
 	describe func(Record) (Row, error)
 	log      *slog.Logger
@@ -81,7 +86,8 @@ type Store struct {
 
 	mu         sync.Mutex // guards the fields below
 	closed     bool
-	rebuilding bool // the index is
+	rebuilding bool     // the index is
+	unreleased []func() // claims whose files could not be synced
 }
 
 // Open opens the state folder, makes it when it is missing, and brings one of an older
@@ -96,8 +102,16 @@ func Open(c Config) (*Store, error) {
 	if err := checkFormat(c.Dir, c.Files); err != nil {
 		return nil, err
 	}
+	boot := workspace.Boot()
+	if disk, ok := c.Files.(interface{ Boot() string }); ok {
+		boot = disk.Boot()
+	}
+	log, err := commitlog.Open(commitlog.Options{Dir: c.Dir, Files: c.Files, Boot: boot, Log: c.Log})
+	if err != nil {
+		return nil, err
+	}
 	s := &Store{
-		local: newLocal(c.Dir, c.Files), files: c.Files, life: c.Life, describe: c.Describe, log: c.Log,
+		local: newLocal(c.Dir, log), commits: log, files: log.Files(), shared: log.Shared(), life: c.Life, describe: c.Describe, log: c.Log,
 		index: store.Open(filepath.Join(c.Dir, indexFile), c.Log),
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
@@ -106,14 +120,22 @@ func Open(c Config) (*Store, error) {
 }
 
 // Close writes what is still to be written of the index, and closes it. It waits, and
-// works twice. Claims are not released by it.
+// works twice. Claims are not released by it: they have to be before.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
 	s.stop()
 	s.jobs.Wait()
-	return s.index.Close()
+	err := errors.Join(s.index.Close(), s.commits.Close())
+	s.mu.Lock()
+	left := s.unreleased
+	s.unreleased = nil
+	s.mu.Unlock()
+	for _, release := range left {
+		release()
+	}
+	return err
 }
 
 // Local returns where this machine has the local parts of sessions.
@@ -185,7 +207,7 @@ func (s *Store) IDs(owner string) ([]string, error) {
 
 // Newest reads a session's newest checkpoint, whoever has the session; nil: it has none.
 func (s *Store) Newest(k Key) (*history.Manifest, error) {
-	line, err := history.Open(s.local.Checkpoints(k), s.files)
+	line, err := history.Open(s.local.Checkpoints(k), s.shared)
 	if err != nil {
 		return nil, err
 	}
@@ -199,7 +221,7 @@ func (s *Store) Newest(k Key) (*history.Manifest, error) {
 // EachCheckpoint calls visit with every checkpoint of all sessions.
 func (s *Store) EachCheckpoint(visit func(*history.Manifest)) error {
 	for _, p := range s.Places() {
-		err := history.Each(s.local.place(checkpointsFolder, p), s.files, func(m *history.Manifest, _ bool) error {
+		err := history.Each(s.local.place(checkpointsFolder, p), s.shared, func(m *history.Manifest, _ bool) error {
 			visit(m)
 			return nil
 		})

@@ -89,7 +89,7 @@ func checkpoint(t *testing.T, s *sessionstore.Store, k sessionstore.Key, r testR
 	}
 	data, err := json.Marshal(r)
 	if err == nil {
-		err = line.Append(&history.Manifest{Owner: k.Owner, Session: k.ID, At: r.LastUsedAt, Cause: history.CauseAsked, Record: data})
+		err = line.Append(&history.Manifest{Owner: k.Owner, Session: k.ID, At: r.LastUsedAt, Cause: history.CauseAsked, Record: data}, nil, nil)
 	}
 	if err != nil {
 		t.Fatalf("adding a checkpoint to %v: %v", k, err)
@@ -519,9 +519,10 @@ func TestTheFormatOfTheStateFolder(t *testing.T) {
 		want   fault.Kind
 	}{
 		"a new folder":     {"", ""},
-		"an older paddock": {"1\n", ""},
-		"this paddock":     {"2\n", ""},
-		"a newer paddock":  {"3\n", fault.Unsupported},
+		"the oldest one":   {"1\n", ""},
+		"an older paddock": {"2\n", ""},
+		"this paddock":     {"3\n", ""},
+		"a newer paddock":  {"4\n", fault.Unsupported},
 		"no number":        {"two\n", fault.Unavailable},
 		"no version":       {"0\n", fault.Unavailable},
 	}
@@ -543,8 +544,8 @@ func TestTheFormatOfTheStateFolder(t *testing.T) {
 			wantNoError(t, "closing", s.Close())
 			got, err := os.ReadFile(path)
 			wantNoError(t, "reading the format", err)
-			if string(got) != "2\n" {
-				t.Errorf("format: got %q, want %q", got, "2\n")
+			if string(got) != "3\n" {
+				t.Errorf("format: got %q, want %q", got, "3\n")
 			}
 		})
 	}

@@ -30,7 +30,7 @@ func benchSessions(ctx context.Context, cache, binary, dir string, t *table, n i
 	if err := p.close(); err != nil {
 		return err
 	}
-	for _, part := range []func(ctx context.Context, cache, dir string, t *table, n int) error{benchSyncs, benchKeepLater, benchFifty, benchSleepers} {
+	for _, part := range []func(ctx context.Context, cache, dir string, t *table, n int) error{benchSyncs, benchMany, benchKeepLater, benchFifty, benchSleepers} {
 		if err := part(ctx, cache, dir, t, n); err != nil {
 			return err
 		}

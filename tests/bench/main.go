@@ -156,11 +156,12 @@ const (
 	partCPU      = "cpu"
 	partFiles    = "files"
 	partSessions = "sessions"
+	partTogether = "together"
 	partMCP      = "mcp"
 	partLinux    = "linux"
 )
 
-var partNames = []string{partBackend, partStates, partCPU, partFiles, partSessions, partMCP, partLinux}
+var partNames = []string{partBackend, partStates, partCPU, partFiles, partSessions, partTogether, partMCP, partLinux}
 
 func (b bench) wants(part string) bool {
 	return b.only == "" || slices.Contains(strings.Split(b.only, ","), part)
@@ -218,6 +219,12 @@ func (b bench) run(ctx context.Context) error {
 	if b.wants(partSessions) { // with the engine that they have here
 		t.engine = "session"
 		if err := benchSessions(ctx, b.cache, b.binary, disk, t, b.rounds); err != nil {
+			return err
+		}
+	}
+	if b.wants(partTogether) {
+		t.engine = "session"
+		if err := benchMany(ctx, b.cache, disk, t, b.rounds); err != nil {
 			return err
 		}
 	}

@@ -31,9 +31,24 @@ func (c counted) SyncDir(name string) error {
 	return c.Files.SyncDir(name)
 }
 
+func (c counted) SyncAll(dir string) error {
+	c.syncs.Add(1)
+	return c.Files.(interface{ SyncAll(string) error }).SyncAll(dir)
+}
+
+func (c counted) SyncFile(name string) error {
+	c.syncs.Add(1)
+	return c.Files.SyncFile(name)
+}
+
 type countedFile struct {
 	blob.File
 	syncs *atomic.Int64
+}
+
+func (f countedFile) Datasync() error {
+	f.syncs.Add(1)
+	return f.File.Datasync()
 }
 
 func (f countedFile) Sync() error {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"paddock/internal/blob/blobtest"
+	"paddock/internal/commitlog"
 	"paddock/internal/sandbox/sandboxtest"
 	"paddock/internal/session"
 )
@@ -81,6 +82,7 @@ func (p *round) cutPower(*twin) {
 	p.must(p.m.Close())
 	p.must(cutPower(p.disk, p.dir, p.r))
 	p.note("cut power, %d were open", len(open))
+	p.must(recovered(p.disk, p.dir))
 	for _, w := range p.twins {
 		w.may = unexpected // that it was told is not synced
 		p.returned(w)
@@ -98,6 +100,15 @@ func (p *round) cutPower(*twin) {
 		w.runs = i.Executions
 	}
 	p.checkAll()
+}
+
+// recovered recovers what was committed, as opening the folder does.
+func recovered(disk *blobtest.Disk, dir string) error {
+	log, err := commitlog.Open(commitlog.Options{Dir: dir, Files: disk, Boot: disk.Boot()})
+	if err != nil {
+		return err
+	}
+	return log.Close()
 }
 
 // cutPower loses power of a disk under a state folder, of which the sessions'
@@ -138,12 +149,27 @@ func cutPower(disk *blobtest.Disk, dir string, r *rand.Rand) error {
 }
 
 // copyFolder copies a state folder into an empty one, with times and modes, and
-// without the index, which is written all the time and can be lost.
+// without the index, which is written all the time and can be lost. The log goes first: what
+// it holds no longer is at its place by then.
 func copyFolder(to, from string) error {
+	blobtest.SameBoot(to, from)
+	log := filepath.Join(from, "log")
+	err := os.MkdirAll(to, 0o700)
+	if err == nil {
+		err = copyTree(to, from, log, func(string) bool { return false })
+	}
+	return errors.Join(err, copyTree(to, from, from, func(path string) bool { return path == log }))
+}
+
+// copyTree copies what is below a folder of from, but for what is left out.
+func copyTree(to, from, below string, out func(string) bool) error {
 	var folders []string
-	err := filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(below, func(path string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) || strings.HasPrefix(filepath.Base(path), "index.db") {
 			return nil
+		}
+		if err == nil && out(path) {
+			return fs.SkipDir
 		}
 		if err != nil {
 			return err

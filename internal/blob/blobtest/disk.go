@@ -151,6 +151,7 @@ func (d *Disk) Cut(r *rand.Rand) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.life++
+	bootsOf(d.dir).Add(1)
 	d.fault = nil
 	d.root = survive(d.root, r)
 	entries, err := os.ReadDir(d.dir)
@@ -185,7 +186,8 @@ func survive(n *node, r *rand.Rand) *node {
 	return left
 }
 
-// mix gives what a disk may hold of a content of which only safe was synced.
+// mix gives what a disk may hold of a content of which only safe was synced. Where both
+// say the same, so does it.
 func mix(safe, now []byte, r *rand.Rand) []byte {
 	if string(safe) == string(now) {
 		return now
@@ -195,20 +197,22 @@ func mix(safe, now []byte, r *rand.Rand) []byte {
 		return safe
 	case 1:
 		return now
-	case 2:
-		return now[:r.IntN(len(now)+1)]
 	}
-	mixed := slices.Clone(now)
+	short, long := min(len(safe), len(now)), max(len(safe), len(now))
+	mixed := make([]byte, short+r.IntN(long-short+1))
 	for k := 0; k < len(mixed); k += sector {
 		part := mixed[k:min(k+sector, len(mixed))]
+		old, fresh := slices.Clone(part), part
+		copy(old, safe[min(k, len(safe)):])
+		copy(fresh, now[min(k, len(now)):])
+		if string(old) == string(fresh) {
+			continue
+		}
 		switch r.IntN(3) {
 		case 0:
 			clear(part)
 		case 1:
-			clear(part)
-			if k < len(safe) {
-				copy(part, safe[k:])
-			}
+			copy(part, old)
 		}
 	}
 	return mixed

@@ -1,9 +1,13 @@
 package blobtest
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
+	"sync"
+	"sync/atomic"
 
 	"paddock/internal/blob"
 )
@@ -114,6 +118,32 @@ func (d *Disk) SyncDir(name string) error {
 	})
 }
 
+// SyncFile makes a file's content survive.
+func (d *Disk) SyncFile(name string) error {
+	return d.do("sync", name, func() error {
+		if _, err := os.Stat(name); err != nil {
+			return err
+		}
+		n := d.nodeLocked(name, false)
+		n.safe = slices.Clip(n.content)
+		return nil
+	})
+}
+
+// boots counts the losses of power below a folder, over all its Disks.
+var boots sync.Map
+
+// Boot names the time since the last loss of power.
+func (d *Disk) Boot() string { return fmt.Sprint("boot ", bootsOf(d.dir).Load()) }
+
+func bootsOf(dir string) *atomic.Int64 {
+	n, _ := boots.LoadOrStore(filepath.Clean(dir), new(atomic.Int64))
+	return n.(*atomic.Int64)
+}
+
+// SameBoot has a folder be a copy of another one at the same time.
+func SameBoot(dir, of string) { bootsOf(dir).Store(bootsOf(of).Load()) }
+
 // file is an open file of a Disk.
 type file struct {
 	disk *Disk
@@ -164,6 +194,22 @@ func (f *file) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
+func (f *file) WriteAt(p []byte, at int64) (n int, err error) {
+	err = f.do("write", func(fault error) (err error) {
+		if fault != nil {
+			p = p[:len(p)/2]
+		}
+		n, err = f.real.WriteAt(p, at)
+		if grown := int(at) + n - len(f.node.content); grown > 0 {
+			f.node.content = append(f.node.content, make([]byte, grown)...)
+		}
+		f.node.content = slices.Clone(f.node.content) // what is safe shares it
+		copy(f.node.content[at:], p[:n])
+		return err
+	})
+	return n, err
+}
+
 func (f *file) Stat() (info fs.FileInfo, err error) {
 	err = f.do("stat", func(error) (err error) { info, err = f.real.Stat(); return err })
 	return info, err
@@ -177,6 +223,9 @@ func (f *file) Sync() error {
 		return nil
 	})
 }
+
+// Datasync is Sync.
+func (f *file) Datasync() error { return f.Sync() }
 
 // Close works whatever happened, so that tests leak nothing.
 func (f *file) Close() error { return f.real.Close() }
