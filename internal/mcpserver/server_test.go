@@ -58,8 +58,12 @@ func serve(t *testing.T, ctx context.Context, s *Server) *wire {
 	in, toServer := io.Pipe()
 	fromServer, out := io.Pipe()
 	w := &wire{in: toServer, ended: make(chan error, 1)}
-	go func() { w.ended <- s.ServeStdio(ctx, in, out) }()
 	read := make(chan struct{})
+	go func() {
+		err := s.ServeStdio(ctx, in, out)
+		<-read // so that all its answers are in w.out
+		w.ended <- err
+	}()
 	go func() {
 		defer close(read)
 		piece := make([]byte, 64<<10)

@@ -66,7 +66,7 @@ func (r *faultySession) killed(maybe []moment) {
 		r.fail("%v", err)
 	}
 	if err := r.m.Close(); err != nil {
-		r.log = append(r.log, fmt.Sprint("close: ", err))
+		r.log.add("close: %v", err)
 	}
 	disk, err := blobtest.New(there)
 	if err != nil {
@@ -128,12 +128,12 @@ func powerCut(t *testing.T, random *rand.Rand) {
 		}
 		r.disk.SetFault(blobtest.From(0, blobtest.ErrCut))
 		if err := r.m.Close(); err != nil {
-			r.log = append(r.log, fmt.Sprint("close: ", err))
+			r.log.add("close: %v", err)
 		}
 		if err := cutPower(r.disk, r.dir, random); err != nil {
 			r.fail("%v", err)
 		}
-		r.log = append(r.log, fmt.Sprintf("CUT (awake %v)", awake))
+		r.log.add("CUT (awake %v)", awake)
 		if awake && !r.released() {
 			r.ruin(random)
 		}
@@ -235,7 +235,7 @@ func TestAFaultWhileASessionIsOpenedIsOverWithTheNextCall(t *testing.T) {
 				r.clearFault(err)
 			}
 			r.disk.SetFault(nil)
-			r.log = append(r.log, "FAULT at "+hit)
+			r.log.add("FAULT at %s", hit)
 			r.is(r.now)
 			if !r.take(counts(9)) {
 				r.fail("it does not go on")
@@ -401,7 +401,7 @@ func TestAPowerCutBringsNoDestroyedSessionBack(t *testing.T) {
 		}
 		r.disk.SetFault(blobtest.From(0, blobtest.ErrCut))
 		if err := r.m.Close(); err != nil {
-			r.log = append(r.log, fmt.Sprint("close: ", err))
+			r.log.add("close: %v", err)
 		}
 		if err := cutPower(r.disk, r.dir, rand.New(rand.NewPCG(seed, 3))); err != nil {
 			r.fail("%v", err)

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -41,7 +42,26 @@ type faultySession struct {
 	// been destroyed although that was an error.
 	made, doubtful int
 	saved          bytes.Buffer
-	log            []string
+	log            steps
+}
+
+// steps is what has been done so far, for a failure's text. Faults are written
+// into it by the goroutines that meet them.
+type steps struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (s *steps) add(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all = append(s.all, fmt.Sprintf(format, args...))
+}
+
+func (s *steps) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Join(s.all, ", ")
 }
 
 func newFaultySession(t *testing.T) *faultySession {
@@ -70,7 +90,7 @@ func (r *faultySession) open() error {
 
 func (r *faultySession) fail(format string, args ...any) {
 	r.t.Helper()
-	r.t.Fatalf("%s\nafter: %s", fmt.Sprintf(format, args...), strings.Join(r.log, ", "))
+	r.t.Fatalf("%s\nafter: %s", fmt.Sprintf(format, args...), r.log.String())
 }
 
 // holds gives what the session holds, as far as anybody can look.
@@ -120,14 +140,14 @@ func (r *faultySession) is(some ...moment) moment {
 func (r *faultySession) begin() error {
 	err := r.open()
 	if err != nil {
-		r.log = append(r.log, fmt.Sprint("open: ", err))
+		r.log.add("open: %v", err)
 		if err := r.open(); err != nil {
 			r.fail("opening again: %v", err)
 		}
 	}
 	i, createErr := r.m.Create(r.t.Context(), alice, "", session.Settings{})
 	if createErr != nil {
-		r.log = append(r.log, fmt.Sprint("create: ", createErr))
+		r.log.add("create: %v", createErr)
 		r.clearFault(createErr)
 		if i, err = r.m.Create(r.t.Context(), alice, "", session.Settings{}); err != nil {
 			r.fail("creating again: %v", err)
@@ -155,7 +175,7 @@ func (r *faultySession) take(s step) bool {
 		r.after = s.after(r)
 	}
 	unkept, err := s.do(r)
-	r.log = append(r.log, fmt.Sprintf("%s: %v %v", s.name, err, unkept))
+	r.log.add("%s: %v %v", s.name, err, unkept)
 	switch {
 	case err != nil:
 		if f := fault.Of(err); f.Kind == fault.NotFound && s.name == "restore" {
@@ -220,7 +240,7 @@ func oneFault(t *testing.T, f func(blobtest.Op) error) {
 	r.disk.SetFault(func(op blobtest.Op) error {
 		err := f(op)
 		if err != nil {
-			r.log = append(r.log, fmt.Sprintf("FAULT at %s of %s", op.Kind, filepath.Base(op.Name)))
+			r.log.add("FAULT at %s of %s", op.Kind, filepath.Base(op.Name))
 		}
 		return err
 	})
