@@ -251,7 +251,7 @@ func (b bench) engine(ctx context.Context, w *wasm.Backend, t *table, owners str
 		name string
 		do   []measuring
 	}{
-		{partBackend, []measuring{benchStart, benchFresh, benchCrowd, benchMemory}},
+		{partBackend, []measuring{benchStart, benchFresh, benchInterrupt, benchCrowd, benchMemory}},
 		{partStates, []measuring{benchSmallState, benchLargeStates}},
 		{partCPU, []measuring{benchCPU}},
 		{partFiles, []measuring{func(ctx context.Context, w *wasm.Backend, t *table, _ int) error {

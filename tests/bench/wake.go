@@ -98,6 +98,54 @@ func benchWake(ctx context.Context, p *place, t *table, n int) error {
 	return p.Destroy(ctx, session.Local, id)
 }
 
+// stored is how many sessions a server has on disk in benchWakeAmongMany.
+const stored = 10_000
+
+// benchWakeAmongMany is a small session's wake in a server that has many on its
+// disk, beside one in a server that has only that.
+func benchWakeAmongMany(ctx context.Context, cache, dir string, t *table, n int) error {
+	p, err := openPlace(cache, filepath.Join(dir, "stored"), func(c *session.Config) {
+		c.MaxPerOwner, c.MaxStored = stored+n, stored+n
+	})
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	id, err := p.open(ctx, session.Settings{Language: "python"}, "x = 1")
+	if err != nil {
+		return err
+	}
+	asleep := func() error { return p.Sleep(session.Local, id) }
+	wake := func() (sample, error) {
+		if err := asleep(); err != nil {
+			return nil, err
+		}
+		return measure(n, func() error { _, err := p.run(ctx, id, "python", "x += 1"); return err }, asleep)
+	}
+	alone, err := wake()
+	if err != nil {
+		return err
+	}
+	for made := 1; made < stored; {
+		forks, err := p.Fork(ctx, session.Local, id, "", min(16, stored-made))
+		if err != nil {
+			return err
+		}
+		for _, f := range forks {
+			if err := p.Sleep(session.Local, f.ID); err != nil {
+				return err
+			}
+		}
+		made += len(forks)
+	}
+	among, err := wake()
+	if err != nil {
+		return err
+	}
+	t.add(fmt.Sprintf("wake from disk among %d sessions (p50)", stored), among.at(0.5), alone.at(0.5), "the same in a server that has one (p50)", "<= 8 ms")
+	return nil
+}
+
 // benchProcess is the time from no process to a sleeping session's next result.
 func benchProcess(ctx context.Context, cache, binary, dir string, t *table, n int) error {
 	n = max(n/10, 5)
