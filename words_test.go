@@ -32,7 +32,7 @@ var outgrown = []struct {
 
 // stillRight are uses of those turns that are right: "there is no …", "is no longer …",
 // and the user that systems call nobody.
-var stillRight = regexp.MustCompile("(?i)(there|here|it|that|this) is no (other|longer|more|such|need|way)\\b|\\bthere is no\\b|is no part of Python|is no part of Python|\\bis no (longer|more|other|less|better)\\b|`nobody`|\\(nobody\\b|user \\(nobody\\)|nobody:x:|Why is no\\b")
+var stillRight = regexp.MustCompile("(?i)(there|here|it|that|this) is no (other|longer|more|such|need|way)\\b|\\bthere is no\\b|is no part of Python|\\bis no (longer|more|other|less|better)\\b|`nobody`|\\(nobody\\b|user \\(nobody\\)|nobody:x:|Why is no\\b")
 
 // Texts for people are written in the field's own words. The test reads each string of the
 // program that has a space in it, and each document.

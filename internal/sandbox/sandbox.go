@@ -68,7 +68,7 @@ type Snapshotter interface {
 	// instance still has at hand, earlier or later than where it is; a
 	// fault.NotFound means that it has not, and changes nothing. Files are the
 	// caller's to bring back, before it calls. The instance gets seeds of its
-	// own, as with Resume.Anew. After any other error it is gone, or may have gone
+	// own, as with Resume.Reseed. After any other error it is gone, or may have gone
 	// back or not (when ctx ended): it has to be closed.
 	Rewind(ctx context.Context, mark string) error
 	// Refresh tells the instance that files were changed under it, for it may hold
