@@ -62,8 +62,14 @@ WORKER := $(CARRIED)/$(PLATFORM)/worker.sha256
 PROGRAM_FILES := $(filter-out %_test.go,$(GO_FILES))
 EMBEDDED_FILES := $(shell find internal cmd -type f ! -name '*.go' ! -path '*/testdata/*' ! -path '*/dist/*' ! -path '*/__pycache__/*')
 
-$(ENGINE): guest/dist/stamp $(wildcard guest/build/native.sh guest/build/native/* guest/build/native/train/* internal/sandbox/wasm/native/guest.h)
+$(ENGINE): guest/dist/stamp $(wildcard guest/build/native.sh guest/build/native/* guest/build/native/profile/* internal/sandbox/wasm/native/guest.h)
 	@bash guest/build/native.sh $(@D)
+
+# A change of the guests or of what translates them needs it; so does a change of the
+# training programs, which nothing asks for.
+.PHONY: profile
+profile: guest/dist/stamp ## train the native engine again: what its guests use, for the compiler
+	@bash guest/build/native.sh -profile
 
 $(WORKER): $(ENGINE) $(PROGRAM_FILES) $(wildcard internal/sandbox/wasm/native/guest.*) bin/native-$(NATIVE)
 	@echo "paddock: building the worker with the native engine"

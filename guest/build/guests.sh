@@ -8,8 +8,9 @@ work=$PADDOCK_CACHE/out
 mkdir -p "$work" "$out"
 exec 8>"$PADDOCK_CACHE/out.lock" # one checkout at a time: all of them make these files
 flock 8
+bash "$here/javascript.sh" "$work/javascript" &
 bash "$here/python.sh" "$work/python"
-bash "$here/javascript.sh" "$work/javascript"
+wait $!
 native=$(cat "$work/python/native.path")
 rm -rf "$work/pip"
 "$native/bin/python3.13" -I "$here/pip.py" "$native"/lib/python3.13/ensurepip/_bundled/pip-*.whl "$work/pip"

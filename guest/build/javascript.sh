@@ -12,7 +12,7 @@ js=$here/../js
 out=$(realpath -m "${1:?usage: javascript.sh OUT}")
 cache=${PADDOCK_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/paddock-build}
 mkdir -p "$cache" "$out"
-exec 9>"$cache/lock"
+exec 9>"$cache/javascript.lock"
 flock 9
 
 . "$here/lib.sh"

@@ -13,9 +13,11 @@ packages() {
 		sudo=sudo
 	fi
 	say "installing $* with apt"
-	$sudo apt-get update -qq >&2
-	DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends "$@" >"$cache/apt.log" 2>&1 ||
-		die "apt could not install $*" "see $cache/apt.log"
+	(
+		flock 7 # apt works for one at a time
+		$sudo apt-get update -qq >&2
+		DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends "$@" >"$cache/apt.log" 2>&1
+	) 7>"$cache/apt.lock" || die "apt could not install $*" "see $cache/apt.log"
 }
 
 # node_packages DIR FROM WHAT: has npm install what FROM/package-lock.json pins

@@ -4,23 +4,27 @@
 # and beside DIR built.go, by which Go sees that they are others.
 #
 # wasm2c comes from Debian's package wabt, pinned by its digest; the compiler is
-# the one that built the guests. What it makes is compiled twice: once to count
-# what the programs in native/train use of it, and then with that knowledge.
-# The clock and all random numbers are the same for these programs each time, so
-# the result is as well. It is kept in $PADDOCK_CACHE by the digest of all that
-# went into it. PADDOCK_JOBS sets how many compilers run at once.
+# the one that built the guests. It compiles with the profiles in native/profile:
+# what the programs in native/train use of the guests. native.sh -profile makes
+# these profiles again, for which it compiles the guests to count first. The
+# clock and all random numbers are the same for these programs each time, so the
+# profiles are as well. They fit one translation, whose digest stands beside them.
 #
-# On two cores of an EPYC that takes 3.3 minutes (the first compilation 108 s,
-# the training 7 s, the second 76 s; 6 minutes of one core) and at most 0.5 GB
-# for each compiler. The folder needs 0.4 GB meanwhile, 13 MB afterwards.
+# The result is kept in $PADDOCK_CACHE by the digest of all that went into it.
+# PADDOCK_JOBS sets how many compilers run at once.
+#
+# On two cores of an EPYC the compilation takes 76 s, and at most 0.5 GB for each
+# compiler; new profiles take another 115 s. The folder needs 0.4 GB meanwhile,
+# 13 MB afterwards.
 set -euo pipefail
 export LC_ALL=C
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
-out=$(realpath -m "${1:?usage: native.sh DIR}")
+out=$(realpath -m -- "${1:?usage: native.sh DIR | -profile}")
+profiles=$here/native/profile
 cache=${PADDOCK_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/paddock-build}
 jobs=${PADDOCK_JOBS:-$(nproc)}
-mkdir -p "$cache" "$out"
+mkdir -p "$cache"
 exec 9>"$cache/native.lock"
 flock 9
 . "$here/lib.sh"
@@ -30,12 +34,10 @@ guests="python javascript"
 declare -A wasm=([python]=$(cat "$cache/out/python/python.path")/python.wasm [javascript]=$cache/out/javascript/quickjs.wasm)
 declare -A extension=([python]=py [javascript]=js)
 
-# What the guests' C depends on, and then what the library does. The worker that
-# the training runs in is in neither: it serves the guests and does not decide
-# what they do.
+# What the guests' C depends on, and then what the library does.
 sources() { cat "${wasm[python]}" "${wasm[javascript]}" "$here"/native/*.{go,sh} "$here"/instrument/[ir]*.go "$root/internal/sandbox/wasm/native/guest.h"; }
 inputs() {
-	cat "$@" "$here"/native/train/* "$root"/guest/dist/*.zip "$root/internal/sandbox/wasm/worker/train_test.go"
+	cat "$@" "$profiles"/*
 	grep -v '^[[:space:]]*#' "$here/native.sh"
 	echo "$flags $(clang-19 --version | head -n 1) $(uname -m)"
 }
@@ -70,8 +72,8 @@ compile() {
 	(cd "$to" && ar rcsD libguests.a python.o javascript.o guests.c.o && rm ./*.o && cp "$work/c/wasm-rt.h" .)
 }
 
-# train: what the programs use, into $work/GUEST.profile. It links what was
-# compiled to count in place of what lies in the package's folder.
+# train: what the programs use, into native/profile. It links what was compiled
+# to count in place of what lies in the package's folder.
 train() {
 	local guest
 	(cd "$root" && CC=clang-19 CGO_ENABLED=1 CGO_CFLAGS="-O2 -I$work/counting" CGO_LDFLAGS="-L$work/counting -fprofile-generate" \
@@ -82,24 +84,44 @@ train() {
 			cat "$work/train.log" >&2
 			die "the training programs did not run to their end" "make NATIVE=0 goes on without the native engine"
 		}
-		llvm-profdata-19 merge -o "$work/$guest.profile" "$work/$guest.raw"
+		llvm-profdata-19 merge -sparse -o "$profiles/$guest.profile" "$work/$guest.raw"
 	done
-	llvm-profdata-19 merge -o "$work/guests.c.profile" "$work"/*.raw # the doors of both
+	digest <<<"$(cat "$work"/c/*)" >"$profiles/fits"
+}
+
+# profile: the training, with the C in $work/c.
+profile() {
+	local begin=$SECONDS
+	ls "$(clang-19 -print-file-name="libclang_rt.profile-$(uname -m).a")" >/dev/null 2>&1 || packages "the native engine's profiles" libclang-rt-19-dev
+	say "native: compiling the guests to count what is used (two minutes)"
+	compile "$work/counting" -fprofile-generate
+	say "native: running the training programs, at $((SECONDS - begin)) s"
+	train
+	say "native: the profiles are in guest/build/native/profile, after $((SECONDS - begin)) s"
 }
 
 # build DIR: the library, from the C in $work/c.
 build() {
 	local begin=$SECONDS
-	ls "$(clang-19 -print-file-name="libclang_rt.profile-$(uname -m).a")" >/dev/null 2>&1 || packages "the native engine" libclang-rt-19-dev
-	say "native: compiling the guests to count what is used (a few minutes, once)"
-	compile "$work/counting" -fprofile-generate
-	say "native: running the training programs, at $((SECONDS - begin)) s"
-	train
-	say "native: compiling with what they used, at $((SECONDS - begin)) s"
+	[ "$(cat "$profiles/fits" 2>/dev/null)" = "$(digest <<<"$(cat "$work"/c/*)")" ] ||
+		die "the native engine's profiles were made for other guests" "make profile makes them again, in three minutes; commit what it changes"
+	say "native: compiling the guests (a minute or two, once)"
+	cp "$profiles"/*.profile "$work/"
+	cp "$profiles/python.profile" "$work/guests.c.profile" # their common entries are in it too
 	compile "$work/done" "-fprofile-use=$work/GUEST.profile"
 	mv -T "$work/done" "$1"
 	say "native: done in $((SECONDS - begin)) s"
 }
+
+if [ "$1" = -profile ]; then
+	work=$cache/native.tmp
+	rm -rf "$work" && mkdir -p "$work/c" "$profiles"
+	translate
+	profile
+	rm -rf "$work"
+	exit
+fi
+mkdir -p "$out"
 
 # The same C, of other sources, is the same library.
 known=$cache/native-of-$(inputs <(sources) | digest)

@@ -156,8 +156,11 @@ tools
 fetch
 versions=$(clang-19 --version | head -n 1; wasm-ld-19 --version)
 sysroot=$(stage sysroot "$(source_of wasi-libc)" build_sysroot)
+# Both spend much of their time in programs that use one core, so they go on side by side.
+stage libraries "$(cat "$here/sources.txt")$sysroot$versions$optimise$emulate$(declare -f build_libraries compiler unpack)" build_libraries >"$cache/libraries.path" &
 native=$(stage native-python "$(source_of python3.13_)$(declare -f build_native)$(gcc --version | head -n 1)" build_native)
-libraries=$(stage libraries "$(cat "$here/sources.txt")$sysroot$versions$optimise$emulate$(declare -f build_libraries compiler unpack)" build_libraries)
+wait $!
+libraries=$(cat "$cache/libraries.path")
 python=$(stage python "$native$libraries$sysroot$versions$optimise$emulate$(declare -f build_python unpack)$(cat "$glue" "$here/stdlib.py")" build_python)
 mkdir -p "$out"
 printf '%s\n' "$python" >"$out/python.path"
