@@ -174,7 +174,7 @@ var outside = map[string][]string{
 	"go.opentelemetry.io/otel/attribute":            {"internal/session", "internal/telemetry"},
 	"go.opentelemetry.io/otel/codes":                {"internal/session", "internal/telemetry"},
 	"go.opentelemetry.io/otel/trace":                {"internal/session", "internal/telemetry"},
-	"go.yaml.in/yaml/v3":                            {"internal/skill"},
+	"go.yaml.in/yaml/v3":                            {"internal/setup", "internal/skill"},
 	"golang.org/x/image":                            {"internal/picture"},
 	"golang.org/x/net/dns/dnsmessage":               {"internal/egress/egresstest"},
 	"golang.org/x/net/html":                         {"internal/mcpserver", "internal/pkgproxy"},

@@ -259,7 +259,11 @@ func TestServeFailsWhereItsTokenCannotBeHad(t *testing.T) {
 func TestSetupAsksTheServerThatRuns(t *testing.T) {
 	s := startServe(t)
 	state := filepath.Dir(regexp.MustCompile(`user was made: (\S+)`).FindStringSubmatch(s.before)[1])
-	t.Setenv("HOME", t.TempDir())
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	if err := os.Mkdir(filepath.Join(home, ".cursor"), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	refused := "paddock: warning: the paddock that answers at " + s.url + "/s/cursor refuses this token\npaddock: hint: "
 	if r := command(t, newFake, "setup", "cursor", "--http", s.url); r.code != 0 {
 		t.Errorf("with another state folder: r.code: got %v, want 0: %s", r.code, r.stderr)

@@ -32,7 +32,7 @@ commands that whoever made the project chose.
 What the client starts paddock itself with is left out, and so is what only the
 client can fill in. The client's own file stays as it is.
 
-Exit codes: 0 done, also where nothing was found; 1 failed, 2 wrong usage.`, strings.Join(setup.Readable(), ", ")),
+Exit codes: 0 done, also where nothing was found; 1 failed, 2 wrong usage.`, wrapped(setup.Readable(), 84)),
 		Example: "  paddock server import --dry-run\n  paddock server import cursor --only github,files",
 		Args:    count(0, 1, ""),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -120,7 +120,7 @@ func sourcesOf(args []string) ([]setup.Source, error) {
 		return all, nil
 	}
 	if !strings.ContainsAny(args[0], `./\`) {
-		return nil, usage("paddock knows no client %q", args[0]).WithHint("it knows %s; a file is named with its folder or its ending", strings.Join(setup.Readable(), ", "))
+		return nil, usage("paddock knows no client %q", args[0]).WithHint("%s; a file is named with its folder or its ending", config.Suggest(args[0], setup.Readable()))
 	}
 	path, err := filepath.Abs(args[0])
 	return []setup.Source{{File: path}}, err

@@ -10,7 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -45,35 +45,44 @@ type setupFlags struct {
 // setupJSON is what paddock setup did.
 type setupJSON struct {
 	Client  string `json:"client"`
-	File    string `json:"file"`
+	File    string `json:"file,omitempty"` // a client that is set up by hand has none
 	Name    string `json:"name"`
 	Changed bool   `json:"changed"`
-	Backup  string `json:"backup,omitempty"`
-	Entry   string `json:"entry,omitempty"` // with --print alone
-	Next    string `json:"next,omitempty"`
+	// Installed is whether the client seems to be on this machine.
+	Installed bool   `json:"installed"`
+	Backup    string `json:"backup,omitempty"`
+	Entry     string `json:"entry,omitempty"` // with --print alone
+	Next      string `json:"next,omitempty"`
 }
 
 func (cmd setupCommand) command() *cobra.Command {
 	var f setupFlags
 	c := &cobra.Command{
-		Use:   "setup CLIENT",
+		Use:   "setup [CLIENT]",
 		Short: "Put paddock into an MCP client's configuration",
-		Long: fmt.Sprintf(`Puts paddock into the configuration of an MCP client: %s.
+		Long: fmt.Sprintf(`Puts paddock into the configuration of an MCP client:
+%s.
+Without a client it looks which of them are on this machine and asks; where no person
+can answer it lists them.
 
 Only the entry of that name changes; other entries, comments and the layout
 stay, and a copy of the file is kept beside it. The client starts paddock itself
-(paddock mcp, with the --tools, --config and --state-dir given here), or with
+(paddock mcp, with the --tools, --isolation, --net-allow, --config and --state-dir
+given here), or with
 --http connects to a paddock serve, with this machine's own token or with one
 that the client finds in the variable --token-env.
 The address names a session of the client's own (/s/CLIENT): each of its calls goes
-on in that, whatever version of MCP it speaks.
+on in that, whatever version of MCP it speaks. A client that keeps its servers in no
+file is not changed: what to enter in it is printed.
 
-Exit codes: 0 done or nothing to do, 1 failed, 2 wrong usage.`, strings.Join(setup.Names(), ", ")),
-		Example: `  paddock setup cursor
+Exit codes: 0 done or nothing to do, 1 failed, 2 wrong usage.`, wrapped(setup.Names(), 84)),
+		Example: `  paddock setup
+  paddock setup cursor
+  paddock setup zed --isolation linux --net-allow api.example.com
   paddock setup vscode --http --print
   paddock setup codex --http https://paddock.example/mcp --token-env PADDOCK_TOKEN`,
 		ValidArgs: setup.Names(),
-		Args:      count(1, 2, "a client: "+strings.Join(setup.Names(), ", ")),
+		Args:      count(0, 2, ""),
 		RunE:      func(c *cobra.Command, args []string) error { return cmd.setup(c, args, f) },
 	}
 	flags := c.Flags()
@@ -86,23 +95,36 @@ Exit codes: 0 done or nothing to do, 1 failed, 2 wrong usage.`, strings.Join(set
 	flags.StringVar(&f.name, "name", defaultEntry, "call the entry `NAME`")
 	flags.StringVar(&f.tokenEnv, "token-env", "", "have the client take the token from the variable `NAME`")
 	keyFlag(flags, "tools", "have the client start it with these `SETS` of tools, with commas: "+strings.Join(config.ToolSets, ", "))
+	keyFlag(flags, "isolation", "have the client's programs run in this `KIND` of sandbox: wasm or linux")
+	netFlag(flags)
 	jsonFlag(c, &f.asJSON)
 	return c
 }
 
 func (cmd setupCommand) setup(c *cobra.Command, args []string, f setupFlags) error {
-	client, err := f.check(c, args)
-	if err != nil {
+	if err := f.check(c, args); err != nil {
 		return err
 	}
 	if err := cmd.load(c); err != nil {
 		return err
+	}
+	if len(args) == 0 {
+		return cmd.choose(c, f)
+	}
+	return cmd.setupClient(c, setup.Find(args[0]), f)
+}
+
+// setupClient does it for one client.
+func (cmd setupCommand) setupClient(c *cobra.Command, client *setup.Client, f setupFlags) error {
+	if client.Manual() {
+		return cmd.byHand(c, client, f)
 	}
 	file, err := client.File(here(), setup.Scope(f.scope))
 	if err != nil {
 		return err
 	}
 	did := setupJSON{Client: client.Name, File: file, Name: f.name}
+	did.Installed = cmd.lookFor(client, f)
 	server, err := cmd.serverFor(c, client, f)
 	switch {
 	case err != nil:
@@ -130,7 +152,7 @@ func (cmd setupCommand) serverFor(c *cobra.Command, client *setup.Client, f setu
 		if s.URL == servedHere {
 			s.URL = servedURL(cmd.Config)
 		}
-		if _, err = client.Print(s); err == nil {
+		if err = client.Check(s); err == nil {
 			err = checkURL(s, f.scope)
 		}
 		if err == nil && s.TokenEnv == "" && s.URL == servedURL(cmd.Config) {
@@ -189,14 +211,19 @@ var (
 	variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 )
 
-// check finds the client and every mistake that can be seen in the command line
-// itself. A second argument is the URL of --http.
-func (f *setupFlags) check(c *cobra.Command, args []string) (*setup.Client, error) {
-	client, tools := setup.Find(args[0]), c.Flags().Changed("tools")
+// forStarted are the flags that say how the client starts paddock.
+var forStarted = []string{"tools", "isolation", "net-allow"}
+
+// check finds every mistake that can be seen in the command line itself. A second
+// argument is the URL of --http.
+func (f *setupFlags) check(c *cobra.Command, args []string) error {
+	started := slices.IndexFunc(forStarted, func(name string) bool { return c.Flags().Changed(name) })
 	var err *fault.Error
 	switch {
-	case client == nil:
-		err = usage("paddock knows no client %q", args[0]).WithHint("it knows %s", strings.Join(setup.Names(), ", "))
+	case len(args) > 0 && setup.Find(args[0]) == nil:
+		err = usage("paddock knows no client %q", args[0]).WithHint("%s", config.Suggest(args[0], setup.Names()))
+	case len(args) == 0 && (f.print || f.remove):
+		err = usage("--print and --remove are for one client").WithHint("paddock setup CLIENT --remove")
 	case len(args) == 2 && f.http != servedHere:
 		err = usage("paddock setup takes no %q", args[1]).WithHint("paddock setup %s --http URL", args[0])
 	case f.scope != string(setup.User) && f.scope != string(setup.Project):
@@ -207,18 +234,18 @@ func (f *setupFlags) check(c *cobra.Command, args []string) (*setup.Client, erro
 		err = usage("%q cannot be a variable's name", f.tokenEnv).WithHint("--token-env wants the name of the variable, not the token")
 	case f.tokenEnv != "" && f.http == "":
 		err = usage("--token-env is for --http").WithHint("a paddock that the client starts needs no token")
-	case tools && f.http != "":
-		err = usage("--tools is for a paddock that the client starts").WithHint("paddock serve --tools chooses for --http")
-	case f.remove && (f.http != "" || tools):
-		err = usage("--remove takes the whole entry out").WithHint("without --http and --tools")
+	case started >= 0 && f.http != "":
+		err = usage("--%s is for a paddock that the client starts", forStarted[started]).WithHint("paddock serve --%s chooses for --http", forStarted[started])
+	case f.remove && (f.http != "" || started >= 0):
+		err = usage("--remove takes the whole entry out").WithHint("it goes without --http, --%s", strings.Join(forStarted, " and --"))
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if len(args) == 2 {
 		f.http = args[1]
 	}
-	return client, nil
+	return nil
 }
 
 // checkURL makes sure that a token goes over no wire in the clear, that this
@@ -244,18 +271,28 @@ func checkURL(s setup.Server, scope string) error {
 	return nil
 }
 
-// printEntry prints what would be written. Without --show-token the token is
+// tokenFor puts the token that is printed into a server. Without --show-token the token is
 // neither read nor made.
+func (cmd setupCommand) tokenFor(server *setup.Server, f setupFlags) error {
+	if server.URL == "" || server.TokenEnv != "" {
+		return nil
+	}
+	server.Token = hiddenToken
+	if !f.showToken {
+		return nil
+	}
+	token, _, err := auth.LocalToken(cmd.StateDir)
+	if err != nil {
+		return cmd.explainTokens(err)
+	}
+	server.Token = token
+	return nil
+}
+
+// printEntry prints what would be written.
 func (cmd setupCommand) printEntry(client *setup.Client, server setup.Server, did setupJSON, f setupFlags) error {
-	if server.URL != "" && server.TokenEnv == "" {
-		server.Token = hiddenToken
-		if f.showToken {
-			token, _, err := auth.LocalToken(cmd.StateDir)
-			if err != nil {
-				return cmd.explainTokens(err)
-			}
-			server.Token = token
-		}
+	if err := cmd.tokenFor(&server, f); err != nil {
+		return err
 	}
 	entry, err := client.Print(server)
 	if err != nil {
@@ -341,18 +378,6 @@ func (cmd setupCommand) tellSetup(client *setup.Client, server setup.Server, did
 	return err
 }
 
-// here is this machine, with the current folder as the project's.
-func here() setup.Place {
-	folder, _ := os.Getwd() // without one a project's file is named relative to it
-	return setup.Place{
-		GOOS: runtime.GOOS, Home: homeFolder(), Folder: folder, Getenv: os.Getenv,
-		Glob: func(pattern string) []string {
-			found, _ := filepath.Glob(pattern) // a pattern that cannot be right finds nothing
-			return found
-		},
-	}
-}
-
 // ownPath is this binary's path as it will be found after an update too: the
 // one on the PATH if that is the same file, for it may be a link that moves.
 func ownPath() (string, error) {
@@ -379,8 +404,10 @@ func ownPath() (string, error) {
 // folders are given whole: the client starts it elsewhere.
 func mcpArgs(c *cobra.Command) ([]string, error) {
 	args := []string{"mcp"}
-	if tools, err := c.Flags().GetString("tools"); err == nil && tools != "" {
-		args = append(args, "--tools", tools)
+	for _, name := range forStarted {
+		if value := c.Flags().Lookup(name).Value.String(); value != "" {
+			args = append(args, "--"+name, value)
+		}
 	}
 	for _, name := range []string{"config", "state-dir", "cache-dir"} {
 		value, err := c.Flags().GetString(name)

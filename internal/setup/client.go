@@ -8,6 +8,7 @@ package setup
 
 import (
 	"slices"
+	"strings"
 
 	"paddock/internal/fault"
 )
@@ -30,11 +31,19 @@ type Client struct {
 	Next map[Scope]string
 
 	format   format
-	table    string // what holds the servers, by name
-	stdio    func(Server) entry
+	table    string             // what holds the servers, by name
+	stdio    func(Server) entry // nil: it starts no server
 	http     func(Server) entry // nil: it connects to no HTTP server
-	variable string             // how a header names a variable, with NAME for its name
+	variable string             // how a header names a variable, with NAME for its name; empty: it cannot
+	ownEnv   bool               // http writes the variable's name itself
 	file     func(Place, Scope) string
+	ownFile  bool // the file holds paddock's entry alone, so there is nothing to read in it
+	// enter says what a person enters, where the client has no file (file is nil). It gets
+	// the entry as text.
+	enter func(entry string, s Server) []string
+	// marks are what is there once the client has been used; nil: its file's folder.
+	marks    func(Place) []string
+	commands []string // by which its users start it
 }
 
 // format is how a client's file is written.
@@ -44,55 +53,8 @@ const (
 	plainJSON     format = iota // comments are mistakes
 	commentedJSON               // comments and trailing commas are fine
 	tomlText
+	yamlText
 )
-
-var clients = []*Client{
-	{
-		Name: "claude-desktop", Title: "Claude Desktop", table: "mcpServers",
-		Next:  map[Scope]string{User: "quit Claude Desktop, also in the tray or the menu bar, and start it again"},
-		stdio: commandEntry, file: claudeDesktopFile,
-	},
-	{
-		Name: "claude-code", Title: "Claude Code", table: "mcpServers",
-		Next: map[Scope]string{
-			User:    "start claude again; /mcp lists its servers",
-			Project: "start claude in this folder; it asks whether this project's servers may be used",
-		},
-		stdio: typed("stdio", commandEntry), http: typed("http", urlEntry), variable: "${NAME}", file: claudeCodeFile,
-	},
-	{
-		Name: "cursor", Title: "Cursor", table: "mcpServers", format: commentedJSON,
-		Next: map[Scope]string{
-			User:    "start Cursor again and see that the server is switched on among its MCP servers",
-			Project: "open this folder in Cursor and switch the server on among its MCP servers",
-		},
-		stdio: commandEntry, http: urlEntry, variable: "${env:NAME}", file: cursorFile,
-	},
-	{
-		Name: "vscode", Title: "VS Code", table: "servers", format: commentedJSON,
-		Next: map[Scope]string{
-			User:    "in VS Code, start the server with the command «MCP: List Servers»",
-			Project: "open this folder in VS Code and start the server with the command «MCP: List Servers»",
-		},
-		stdio: typed("stdio", commandEntry), http: typed("http", urlEntry), variable: "${env:NAME}", file: vscodeFile,
-	},
-	{
-		Name: "codex", Title: "Codex", table: "mcp_servers", format: tomlText,
-		Next: map[Scope]string{
-			User:    "start codex again; /mcp lists its servers",
-			Project: "start codex in this folder; it reads this file only in a project that it trusts",
-		},
-		stdio: patient(commandEntry), http: patient(codexURLEntry), file: codexFile,
-	},
-	{
-		Name: "gemini", Title: "Gemini CLI", table: "mcpServers", format: commentedJSON,
-		Next: map[Scope]string{
-			User:    "start gemini again; /mcp lists its servers",
-			Project: "start gemini in this folder; /mcp lists its servers",
-		},
-		stdio: commandEntry, http: geminiURLEntry, variable: "${NAME}", file: geminiFile,
-	},
-}
 
 // Names lists the clients as they are called on the command line.
 func Names() []string {
@@ -119,6 +81,10 @@ func (c *Client) File(at Place, scope Scope) (string, error) {
 		return "", fault.New(fault.Unsupported, "%s has no configuration of its own for a project", c.Title).
 			WithHint("without --scope project the server is there in all of them")
 	}
+	if c.Manual() {
+		return "", fault.New(fault.Unsupported, "%s has no file for its servers", c.Title).
+			WithHint("paddock setup %s says what to enter in it", c.Name)
+	}
 	file := c.file(at, scope)
 	if file == "" {
 		return "", fault.New(fault.Unavailable, "the user has no home folder, so it is not known where %s looks", c.Title).
@@ -142,6 +108,12 @@ func (c *Client) Set(old []byte, s Server) ([]byte, error) {
 // Remove gives the file old without the server called name.
 func (c *Client) Remove(old []byte, name string) ([]byte, error) { return c.change(old, name, nil) }
 
+// Check says what the client cannot do of s.
+func (c *Client) Check(s Server) error {
+	_, err := c.entry(s)
+	return err
+}
+
 // Print gives the entry alone, as it stands in the client's file.
 func (c *Client) Print(s Server) (string, error) {
 	e, err := c.entry(s)
@@ -152,15 +124,72 @@ func (c *Client) Print(s Server) (string, error) {
 	return string(empty), err
 }
 
+// Manual reports whether the client has no file: a person enters its servers in it.
+func (c *Client) Manual() bool { return c.file == nil }
+
+// Steps says what a person enters in a client that has no file.
+func (c *Client) Steps(s Server) (string, error) {
+	e, err := c.entry(s)
+	if err != nil {
+		return "", err
+	}
+	text, err := c.change(nil, s.Name, &e)
+	if err != nil {
+		return "", err
+	}
+	return strings.Join(c.enter(string(text), s), "\n") + "\n", nil
+}
+
+// Holds reports whether the client's file has an entry of that name. A file that cannot be
+// read has none.
+func (c *Client) Holds(file []byte, name string) bool {
+	data, err := c.reader()(file)
+	servers, _ := data[c.table].(map[string]any)
+	return err == nil && servers[name] != nil
+}
+
+// Installed reports whether the client seems to be on the machine: it has left something
+// there, or its command is on the PATH. looked names what was looked for.
+func (c *Client) Installed(at Place) (found bool, looked []string) {
+	switch {
+	case c.marks != nil:
+		looked = c.marks(at)
+	case c.file != nil:
+		looked = []string{at.folder(c.file(at, User))}
+	}
+	looked = slices.DeleteFunc(looked, func(path string) bool { return path == "" })
+	for _, path := range looked {
+		found = found || at.exists(path)
+	}
+	for _, name := range c.commands {
+		found = found || at.has(name)
+		looked = append(looked, "command "+name)
+	}
+	return found, looked
+}
+
+// reader is how the client reads its file.
+func (c *Client) reader() func([]byte) (map[string]any, error) {
+	switch c.format {
+	case plainJSON:
+		return readPlainJSON
+	case tomlText:
+		return readTOML
+	case yamlText:
+		return readYAML
+	}
+	return readCommentedJSON
+}
+
 // change sets an entry, or removes it (nil), and makes sure that nothing else
 // has changed with it.
 func (c *Client) change(old []byte, name string, e *entry) ([]byte, error) {
-	edit, read := editJSON, readCommentedJSON
+	edit, read := editJSON, c.reader()
 	switch c.format {
-	case plainJSON:
-		read = readPlainJSON
 	case tomlText:
-		edit, read = editTOML, readTOML
+		edit = editTOML
+	case yamlText:
+		edit = editYAML
 	}
 	before, err := read(old)
 	if err != nil {

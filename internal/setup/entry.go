@@ -5,9 +5,6 @@ import (
 	"encoding/json"
 	"reflect"
 	"slices"
-	"strings"
-
-	"paddock/internal/fault"
 )
 
 // Server is what the client is to start or to connect to.
@@ -25,7 +22,7 @@ type Server struct {
 	TokenEnv string
 }
 
-// member is one key of an entry. Its value is a string, a []string, an int64
+// member is one key of an entry. Its value is a string, a []string, an int64, a bool
 // or a map of strings.
 type member struct {
 	key   string
@@ -42,15 +39,16 @@ type entry struct {
 // Some members are for a server that is started, others for one that is
 // connected to; clients refuse an entry that has both.
 var (
-	ofCommands = []string{"command", "args", "cwd", "env", "envFile", "env_vars"}
-	ofURLs     = []string{"url", "httpUrl", "headers", "http_headers", "env_http_headers", "bearer_token_env_var"}
+	ofCommands = []string{"command", "cmd", "args", "cwd", "env", "environment", "envs", "envFile", "env_vars"}
+	ofURLs     = []string{"url", "uri", "serverUrl", "httpUrl", "headers", "http_headers", "env_http_headers", "bearer_token_env_var", "env_keys"}
 )
 
 // dropped are the members that an entry which is there already must not keep:
 // those of the other kind, and those of its own that would contradict e.
 func (e *entry) dropped() []string {
-	keys := []string{"type", "url", "httpUrl", "headers", "http_headers", "bearer_token_env_var"}
-	if _, starts := e.get("command"); starts {
+	keys := []string{"type", "url", "uri", "serverUrl", "httpUrl", "headers", "http_headers", "bearer_token_env_var", "env_keys"}
+	_, command := e.get("command")
+	if _, cmd := e.get("cmd"); command || cmd {
 		keys = append(keys, ofURLs...)
 	} else {
 		keys = append(keys, ofCommands...)
@@ -65,64 +63,6 @@ func (e *entry) get(key string) (any, bool) {
 		}
 	}
 	return nil, false
-}
-
-// entry is how the client writes s.
-func (c *Client) entry(s Server) (entry, error) {
-	if s.URL == "" {
-		return c.stdio(s), nil
-	}
-	if c.http == nil {
-		return entry{}, fault.New(fault.Unsupported, "%s starts local servers only; it reaches others through its connectors, which need a public address", c.Title).
-			WithHint("without --http %s starts paddock itself", c.Title)
-	}
-	if s.Token == "" && c.variable != "" && s.TokenEnv != "" {
-		s.Token = strings.Replace(c.variable, "NAME", s.TokenEnv, 1)
-	}
-	return c.http(s), nil
-}
-
-func commandEntry(s Server) entry {
-	return entry{members: []member{{"command", s.Command}, {"args", s.Args}}}
-}
-
-func urlEntry(s Server) entry { return entry{members: withToken("headers", s, member{"url", s.URL})} }
-
-func geminiURLEntry(s Server) entry {
-	return entry{members: withToken("headers", s, member{"httpUrl", s.URL})}
-}
-
-func codexURLEntry(s Server) entry {
-	e := entry{members: withToken("http_headers", s, member{"url", s.URL})}
-	if s.Token == "" && s.TokenEnv != "" {
-		e.members = append(e.members, member{"bearer_token_env_var", s.TokenEnv})
-	}
-	return e
-}
-
-func withToken(headers string, s Server, members ...member) []member {
-	if s.Token == "" {
-		return members
-	}
-	return append(members, member{headers, map[string]string{"Authorization": "Bearer " + s.Token}})
-}
-
-// typed is an entry that says its kind.
-func typed(kind string, newEntry func(Server) entry) func(Server) entry {
-	return func(s Server) entry {
-		e := newEntry(s)
-		e.members = append([]member{{"type", kind}}, e.members...)
-		return e
-	}
-}
-
-// patient is an entry for a client that gives up after a minute by itself.
-func patient(newEntry func(Server) entry) func(Server) entry {
-	return func(s Server) entry {
-		e := newEntry(s)
-		e.defaults = []member{{"tool_timeout_sec", int64(600)}}
-		return e
-	}
 }
 
 // onlyDiffers tells whether two files, as data, are the same but for the one

@@ -67,8 +67,11 @@ func (s style) value(value any, depth int) hujson.ValueTrimmed {
 	}
 	list, ok := value.([]string)
 	if !ok {
-		if n, ok := value.(int64); ok {
-			return hujson.Int(n)
+		switch v := value.(type) {
+		case int64:
+			return hujson.Int(v)
+		case bool:
+			return hujson.Bool(v)
 		}
 		return hujson.String(value.(string))
 	}

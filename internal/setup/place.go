@@ -17,6 +17,28 @@ type Place struct {
 	Getenv func(string) string
 	// Glob gives the files that a pattern names, as filepath.Glob does.
 	Glob func(string) []string
+	// Exists reports whether there is such a file or folder; nil: there is none.
+	Exists func(string) bool
+	// Read gives a small file; nil: there is none.
+	Read func(string) []byte
+	// Has reports whether a command is on the PATH; nil: it is not.
+	Has func(command string) bool
+}
+
+func (p Place) exists(path string) bool { return p.Exists != nil && path != "" && p.Exists(path) }
+
+func (p Place) has(command string) bool { return p.Has != nil && p.Has(command) }
+
+func (p Place) read(path string) []byte {
+	if p.Read == nil || path == "" {
+		return nil
+	}
+	return p.Read(path)
+}
+
+// folder is what a file lies in.
+func (p Place) folder(file string) string {
+	return file[:max(0, strings.LastIndexAny(file, `/\`))]
 }
 
 // join joins what belongs together on the place's system; empty when the first
@@ -108,4 +130,12 @@ func geminiFile(p Place, s Scope) string {
 		return p.join(p.Folder, ".gemini", "settings.json")
 	}
 	return p.below("GEMINI_CLI_HOME", nil, ".gemini", "settings.json")
+}
+
+func claudeCodeMarks(p Place) []string {
+	return []string{claudeCodeFile(p, User), p.below("CLAUDE_CONFIG_DIR", []string{".claude"})}
+}
+
+func windsurfFile(p Place, _ Scope) string {
+	return p.join(p.Home, ".codeium", "windsurf", "mcp_config.json")
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -46,13 +47,13 @@ type Source struct {
 // maxRead bounds in bytes what is read: Claude Code keeps more than servers in its file.
 const maxRead = 32 << 20
 
-// windsurf keeps servers, and is not among the clients that paddock is put into.
-const windsurf = "windsurf"
-
 // Sources lists the files of clients at a place, there or not: the user's, and the
 // project's. A name narrows them to one client's; one that is not known gives nothing.
 func Sources(at Place, name string) (all []Source) {
 	for _, c := range clients {
+		if c.Manual() || c.ownFile {
+			continue
+		}
 		for _, scope := range []Scope{User, Project} {
 			if name != "" && name != c.Name {
 				continue
@@ -62,14 +63,19 @@ func Sources(at Place, name string) (all []Source) {
 			}
 		}
 	}
-	if file := at.join(at.Home, ".codeium", "windsurf", "mcp_config.json"); file != "" && (name == "" || name == windsurf) {
-		all = append(all, Source{windsurf, "Windsurf", file})
-	}
 	return all
 }
 
 // Readable are the names of the clients whose servers can be read.
-func Readable() []string { return append(Names(), windsurf) }
+func Readable() []string {
+	var names []string
+	for _, c := range clients {
+		if !c.Manual() && !c.ownFile {
+			names = append(names, c.Name)
+		}
+	}
+	return names
+}
 
 // Read gives the servers of a file, by their names. Which client's it is decides how it
 // is read; of a file that is not known, its form. A file that is not there is an
@@ -93,13 +99,16 @@ func (s Source) Read() ([]Found, error) {
 }
 
 // tables are the members that hold servers, in the order in which they are looked for.
-var tables = []string{"mcpServers", "servers", "mcp_servers"}
+var tables = []string{"mcpServers", "servers", "mcp_servers", "context_servers", "extensions"}
 
 // parse reads a file's text.
 func (s Source) parse(data []byte) ([]Found, error) {
 	read := readCommentedJSON
-	if strings.EqualFold(filepath.Ext(s.File), ".toml") {
+	switch strings.ToLower(filepath.Ext(s.File)) {
+	case ".toml":
 		read = readTOML
+	case ".yaml", ".yml":
+		read = readYAML
 	}
 	content, err := read(data)
 	if err != nil {
@@ -111,7 +120,10 @@ func (s Source) parse(data []byte) ([]Found, error) {
 		return nil, f
 	}
 	if inner, ok := content["mcp"].(map[string]any); ok && content["servers"] == nil && content["mcpServers"] == nil {
-		content = inner // VS Code's settings.json of before
+		content = inner // VS Code's settings.json of before, and OpenCode 2
+		if s.opencode() && inner["servers"] == nil {
+			content = map[string]any{"servers": inner} // OpenCode 1
+		}
 	}
 	var all []Found
 	for _, table := range tables {
@@ -120,7 +132,7 @@ func (s Source) parse(data []byte) ([]Found, error) {
 			continue
 		}
 		for name, v := range servers {
-			all = append(all, found(name, v, s.bareVariables(table)))
+			all = append(all, found(name, v, s.dialect(table)))
 		}
 		break
 	}
@@ -128,25 +140,42 @@ func (s Source) parse(data []byte) ([]Found, error) {
 	return all, nil
 }
 
-// bareVariables tells whether variables are also written as $NAME, which is Gemini's way
-// alone: to the others that is a text.
-func (s Source) bareVariables(table string) bool {
-	return s.Client == "gemini" || s.Client == "" && filepath.Base(s.File) == "settings.json" && table == "mcpServers"
+// dialect is how a client writes what others write otherwise.
+type dialect struct {
+	bare    bool // variables are also written as $NAME: to other clients that is a text
+	lists   bool // a command has its arguments in it, and variables are {env:NAME}
+	seconds bool // timeout is in seconds, not in milliseconds
+}
+
+// dialect is Gemini's, which Qwen Code has from it, OpenCode's, or that of the clients that
+// count in seconds.
+func (s Source) dialect(table string) dialect {
+	return dialect{
+		bare:    s.Client == "gemini" || s.Client == "qwen" || s.Client == "" && filepath.Base(s.File) == "settings.json" && table == "mcpServers",
+		lists:   s.opencode(),
+		seconds: s.Client == "cline" || table == "extensions",
+	}
+}
+
+// opencode reports whether the file is OpenCode's.
+func (s Source) opencode() bool {
+	return s.Client == "opencode" || s.Client == "" && strings.HasPrefix(filepath.Base(s.File), "opencode.json")
 }
 
 // found reads a server's entry. The clients' forms have no member in common that means
 // two things, so that all are read as one.
-func found(name string, v any, bare bool) Found {
+func found(name string, v any, d dialect) Found {
 	f := Found{Name: name}
 	m, ok := v.(map[string]any)
 	if !ok {
 		f.Unusable = "it is not an object"
 		return f
 	}
-	r := reader{m: m, bare: bare}
-	f.Command, f.Args, f.Env, f.Dir = r.text("command"), r.texts("args"), r.table("env"), r.text("cwd")
+	r := reader{m: m, dialect: d}
+	r.splitCommand()
+	f.Command, f.Args, f.Env, f.Dir = r.text("command", "cmd"), r.texts("args"), r.table("env", "environment", "envs"), r.text("cwd")
 	f.Headers = r.table("headers", "http_headers")
-	f.URL = r.text("url", "serverUrl", "httpUrl")
+	f.URL = r.text("url", "serverUrl", "httpUrl", "uri")
 	f.Allow, f.Deny = r.texts("includeTools", "enabled_tools"), r.texts("excludeTools", "disabled_tools", "disabledTools")
 	switch kind := r.text("type", "transport"); kind {
 	case "", "stdio", "local":
@@ -176,8 +205,8 @@ func found(name string, v any, bare bool) Found {
 // reader reads members of an entry, and keeps what is wrong with them. What stands
 // there is not repeated: it may be a secret.
 type reader struct {
+	dialect
 	m       map[string]any
-	bare    bool // see bareVariables
 	reasons []string
 }
 
@@ -243,14 +272,29 @@ func (r *reader) table(names ...string) map[string]string {
 	return all
 }
 
-// off tells whether the entry is there, and not used.
-func (r *reader) off() bool {
-	return r.m["disabled"] == true || r.m["enabled"] == false
+// splitCommand reads OpenCode's command, which has the arguments in it.
+func (r *reader) splitCommand() {
+	list, ok := r.m["command"].([]any)
+	if !r.lists || !ok || len(list) == 0 {
+		return
+	}
+	split := maps.Clone(r.m)
+	split["command"], split["args"] = list[0], list[1:]
+	r.m = split
 }
 
-// timeout reads Gemini's milliseconds and Codex' seconds.
+// off tells whether the entry is there, and not used.
+func (r *reader) off() bool {
+	return r.m["disabled"] == true || r.m["enabled"] == false || r.m["active"] == false
+}
+
+// timeout reads Gemini's milliseconds and the seconds of others.
 func (r *reader) timeout() time.Duration {
-	for name, unit := range map[string]time.Duration{"timeout": time.Millisecond, "tool_timeout_sec": time.Second} {
+	units := map[string]time.Duration{"timeout": time.Millisecond, "tool_timeout_sec": time.Second}
+	if r.seconds {
+		units["timeout"] = time.Second
+	}
+	for name, unit := range units {
 		var n float64
 		if _, err := fmt.Sscan(fmt.Sprint(r.m[name]), &n); err == nil && n > 0 && n*float64(unit) < float64(24*time.Hour) {
 			return time.Duration(n * float64(unit)).Round(time.Second)
@@ -286,15 +330,19 @@ func (r *reader) byVariables(f *Found) {
 // placeholder is what clients put something in for, and environment what is a variable
 // in it.
 var (
-	placeholder = regexp.MustCompile(`\$\{([^}]*)\}`)
-	environment = regexp.MustCompile(`^(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(:-.*)?$`)
-	bareName    = regexp.MustCompile(`\$([A-Za-z_][A-Za-z0-9_]*)`)
+	placeholder  = regexp.MustCompile(`\$\{([^}]*)\}`)
+	opencodeName = regexp.MustCompile(`\{env:([A-Za-z_][A-Za-z0-9_]*)\}`)
+	environment  = regexp.MustCompile(`^(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(:-.*)?$`)
+	bareName     = regexp.MustCompile(`\$([A-Za-z_][A-Za-z0-9_]*)`)
 )
 
 // translate writes variables as paddock does. Others, such as what VS Code asks its
 // user for, only the client has.
 func (r *reader) translate(f *Found) {
 	text := func(s string) string {
+		if r.lists {
+			s = opencodeName.ReplaceAllString(s, "$${${1}}")
+		}
 		if r.bare {
 			s = bareName.ReplaceAllString(s, "$${${1}}")
 		}

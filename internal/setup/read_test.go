@@ -42,6 +42,15 @@ func TestServersOfClientsAreRead(t *testing.T) {
 		"a text that is Gemini's variable": {"mcp.json", `{"mcpServers": {"a": {"command": "a", "env": {"T": "$ecret"}}}}`, []Found{{Name: "a", Command: "a", Env: map[string]string{"T": "$ecret"}}}},
 		"Windsurf": {"mcp_config.json", `{"mcpServers": {"a": {"serverUrl": "https://a.test/sse", "disabled": true}}}`,
 			[]Found{{Name: "a", URL: "https://a.test/sse", Unusable: "it is switched off there"}}},
+		"OpenCode": {"opencode.json", `{"mcp": {"a": {"type": "local", "command": ["npx", "-y", "a"], "environment": {"T": "{env:TOKEN}"}}, "b": {"type": "remote", "url": "https://b.test", "enabled": false}}}`,
+			[]Found{{Name: "a", Command: "npx", Args: []string{"-y", "a"}, Env: map[string]string{"T": "${TOKEN}"}}, {Name: "b", URL: "https://b.test", Transport: "http", Unusable: "it is switched off there"}}},
+		"OpenCode 2": {"opencode.jsonc", `{"mcp": {"servers": {"a": {"type": "local", "command": ["a"],},},},}`, []Found{{Name: "a", Command: "a"}}},
+		"Zed":        {"settings.json", `{"context_servers": {"a": {"command": "a", "args": ["b"]}}, "theme": "One"}`, []Found{{Name: "a", Command: "a", Args: []string{"b"}}}},
+		"goose": {"config.yaml", "GOOSE_MODE: auto\nextensions:\n  a:\n    type: stdio\n    enabled: true\n    cmd: a\n    args: [b]\n    envs: {K: v}\n    timeout: 300\n  b:\n    type: streamable_http\n    uri: https://b.test\n    headers:\n      K: ${KEY}\n  developer:\n    type: builtin\n",
+			[]Found{{Name: "a", Command: "a", Args: []string{"b"}, Env: map[string]string{"K": "v"}, Timeout: 5 * time.Minute},
+				{Name: "b", URL: "https://b.test", Transport: "http", Headers: map[string]string{"K": "${KEY}"}},
+				{Name: "developer", Unusable: "its kind is not known to paddock; it has neither a command nor a URL"}}},
+		"Jan":                  {"mcp_config.json", `{"mcpServers": {"a": {"command": "a", "args": [], "active": false}}}`, []Found{{Name: "a", Command: "a", Unusable: "it is switched off there"}}},
 		"one without any":      {"mcp.json", `{"theme": "dark"}`, nil},
 		"an empty one":         {"mcp.json", "", nil},
 		"one that is too odd":  {"mcp.json", `{"mcpServers": {"a": 5, "b": {"command": ["x"]}, "c": {"url": "https://c.test", "type": "ws"}, "d": {"command": "d", "args": "x", "env": []}, "e": {"command": "e", "envFile": ".env"}}}`, []Found{{Name: "a", Unusable: "it is not an object"}, {Name: "b", Unusable: "command is not a text; it has neither a command nor a URL"}, {Name: "c", URL: "https://c.test", Unusable: "its kind is not known to paddock"}, {Name: "d", Command: "d", Unusable: "args is not a list of texts; env is not a table of texts"}, {Name: "e", Command: "e", Unusable: "its variables are in a file of the client's"}}},
@@ -59,7 +68,9 @@ func TestAFileThatCannotBeReadSaysWhere(t *testing.T) {
 	for name, c := range map[string]struct{ text, says string }{
 		"a.json": {"{\n  \"mcpServers\": {\"a\": hush}\n}", "a.json:2: "},
 		"a.toml": {"x = 1\nhush\n", "a.toml:2: "},
+		"a.yaml": {"x: 1\nhush: [\n", "a.yaml:"},
 		"b.json": {"[]", "b.json cannot be read: it is not an object"},
+		"b.yaml": {"- a\n", "b.yaml cannot be read: it is not an object"},
 	} {
 		path := filepath.Join(dir, name)
 		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
@@ -91,6 +102,9 @@ func TestWhereClientsKeepServers(t *testing.T) {
 	}
 	if got := Sources(at, "windsurf"); len(got) != 1 || got[0].Title != "Windsurf" {
 		t.Errorf("of windsurf there is %+v", got)
+	}
+	if got := Sources(at, "cherry-studio"); got != nil {
+		t.Errorf("of a client without a file there is %+v", got)
 	}
 	if got := Sources(at, "nobody"); got != nil {
 		t.Errorf("of nobody there is %+v", got)
