@@ -1,9 +1,7 @@
 package cli
 
 import (
-	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -31,7 +29,9 @@ func (cmd runCommand) command() *cobra.Command {
 		Use:   "run [flags] FILE|-c CODE|- [ARGS...]",
 		Short: "Run a program isolated",
 		Long: `Runs a program in a session of its own, which is gone afterwards. The program
-is a FILE (.py, .js, .mjs, .cjs, .ts, .mts), CODE, or what comes on stdin (-).
+is a FILE (.py, .js, .mjs, .cjs, .ts, .mts, .sh, or one whose first line names an
+interpreter), CODE, or what comes on stdin (-). A shell script runs in a Linux
+session, unless --isolation says otherwise.
 What follows it are the program's own arguments. It reads paddock's stdin,
 and what it prints comes out while it runs. It sees no file but those of its
 session, in /workspace, no environment, and no network but the hosts that
@@ -56,10 +56,10 @@ A third Ctrl-C ends paddock at once.`,
 	flags := c.Flags()
 	flags.SetInterspersed(false)
 	flags.StringVarP(&f.code, "code", "c", "", "run `CODE`")
-	flags.StringVarP(&f.language, "language", "l", "", "`LANGUAGE` of the program: python, javascript, typescript or bash; else FILE's ending tells")
+	flags.StringVarP(&f.language, "language", "l", "", "`LANGUAGE` of the program: python, javascript, typescript or bash, also py, js, ts, sh; else FILE's ending or its first line tells")
 	flags.StringVar(&f.session, "session", "", "run in the session `ID`: its files are there, and stay")
 	flags.BoolVar(&f.keep, "keep", false, "keep the session, and print its id to stderr")
-	keyFlag(flags, "timeout", "stop the program after `TIME`, such as 30s or 2m")
+	keyFlag(flags, "timeout", "stop the program after `TIME`, such as 30s or 2m; without the key it has all the time that it needs")
 	keyFlag(flags, "memory", "let the interpreter take `SIZE` of memory, such as 256MiB")
 	keyFlag(flags, "fuel", "stop the program after `N` loop rounds and calls of its interpreter")
 	keyFlag(flags, "max-output", "pass on `SIZE` of stdout and of stderr; 64MiB when no key is set")
@@ -89,16 +89,11 @@ func (cmd runCommand) run(c *cobra.Command, f runFlags, args []string) error {
 	if err != nil {
 		return err
 	}
+	if req.Language == "bash" && f.session == "" && !c.Flags().Changed("isolation") {
+		cmd.Config.Sandbox.Isolation = "linux" // a shell is part of a machine
+	}
 	defer cmd.outlastSignals()()
-	a, err := cmd.Open(app.Options{Change: func(sc *session.Config) {
-		sc.WaitInPlace = -1 // the person who started the program waits with it
-		if !cmd.Config.IsSet("policy.stdout_max_bytes") {
-			sc.Limits.StdoutBytes = runOutput
-		}
-		if !cmd.Config.IsSet("policy.stderr_max_bytes") {
-			sc.Limits.StderrBytes = runOutput
-		}
-	}})
+	a, err := cmd.Open(app.Options{Change: cmd.personal})
 	if err != nil {
 		return err
 	}
@@ -112,10 +107,27 @@ func (cmd runCommand) run(c *cobra.Command, f runFlags, args []string) error {
 	return runner{cmd.cli, a, f}.run(c.Context(), req, nil)
 }
 
+// personal changes the limits of programs to what a person expects, where no key sets them.
+func (cmd runCommand) personal(sc *session.Config) {
+	sc.WaitInPlace = -1 // the person who started the program waits with it
+	if !cmd.Config.IsSet("sessions.default_timeout_seconds") {
+		sc.DefaultTimeout, sc.MaxTimeout = session.Unlimited, session.Unlimited
+	}
+	if !cmd.Config.IsSet("policy.stdout_max_bytes") {
+		sc.Limits.StdoutBytes = runOutput
+	}
+	if !cmd.Config.IsSet("policy.stderr_max_bytes") {
+		sc.Limits.StderrBytes = runOutput
+	}
+}
+
 // request is what the command line asks for. Its time limit is the
 // configuration's default, which --timeout sets.
 func (cmd runCommand) request(f runFlags, hasCode bool, args []string) (session.Request, error) {
-	req := session.Request{Code: f.code, Language: f.language, Name: "<code>", Args: args, Stdin: cmd.stdin}
+	req := session.Request{Code: f.code, Name: "<code>", Args: args, Stdin: cmd.stdin}
+	if f.language != "" {
+		req.Language = languageNamed(f.language)
+	}
 	if f.session != "" && f.keep {
 		return req, usage("--keep and --session do not go together").WithHint("a session that was named stays anyway")
 	}
@@ -129,16 +141,14 @@ func (cmd runCommand) request(f runFlags, hasCode bool, args []string) (session.
 		req.Code, err = source(cmd.stdin)
 	default:
 		req.Name, req.Args = fileName(args[0]), args[1:]
-		if req.Language == "" {
-			if req.Language = languages[strings.ToLower(filepath.Ext(args[0]))]; req.Language == "" {
-				return req, usage("the ending of %q tells no language", args[0]).WithHint("say --language python, javascript, typescript or bash")
-			}
+		if req.Code, err = sourceFile(args[0]); err == nil && req.Language == "" {
+			req.Language, err = languageOf(args[0], req.Code)
 		}
-		req.Code, err = sourceFile(args[0])
 	}
 	if req.Language == "" && f.session == "" {
 		req.Language = "python"
 	}
+	req.Code = withoutHashbang(req.Code, req.Language)
 	return req, err
 }
 

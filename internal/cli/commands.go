@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"io"
+	"os"
 	"slices"
 	"strings"
 
@@ -28,6 +30,9 @@ Exit codes: 0 done, 1 failed, 2 wrong usage; paddock run has its own.`,
 			HiddenDefaultCmd: true,
 		},
 	}
+	root.Version = build().Version
+	root.SetVersionTemplate(build().String() + "\n")
+	root.Flags().BoolP("version", "V", false, "print the version")
 	root.SetIn(cl.stdin)
 	root.SetOut(cl.stdout)
 	root.SetErr(cl.stderr)
@@ -88,6 +93,9 @@ func count(least, most int, what string) cobra.PositionalArgs {
 // the flags where the program's own arguments begin.
 func endFlags(root *cobra.Command, args []string) (ended []string, running bool) {
 	c, rest, err := root.Find(args)
+	if c == root && len(args) > 0 && namesProgram(args[0]) {
+		return append([]string{"run"}, args...), true
+	}
 	if err != nil || c.Name() != "run" {
 		return args, false
 	}
@@ -95,6 +103,22 @@ func endFlags(root *cobra.Command, args []string) (ended []string, running bool)
 		return args, true
 	}
 	return append([]string{"run"}, endAfterCode(c, rest)...), true
+}
+
+// namesProgram reports whether a word is the path of a program that names its interpreter:
+// a system starts #!/usr/bin/env paddock as paddock PATH.
+func namesProgram(word string) bool {
+	if strings.HasPrefix(word, "-") {
+		return false
+	}
+	file, err := os.Open(word)
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	mark := make([]byte, 2)
+	_, err = io.ReadFull(file, mark)
+	return err == nil && string(mark) == "#!"
 }
 
 // endAfterCode puts a -- behind -c CODE. Behind a FILE none is needed.

@@ -29,7 +29,7 @@ import (
 )
 
 // fakeEnv makes the paddock of the tests run programs in the fake, whose tiny
-// language looks like Python's simplest lines.
+// language looks like Python's simplest lines. "linux" adds a second one, for shells.
 const fakeEnv = "PADDOCK_FAKE"
 
 // TestMain lets the test binary be paddock, and its own worker.
@@ -57,7 +57,12 @@ func TestMain(m *testing.M) {
 }
 
 func newFake(*app.Env, *session.Life, sandbox.Translator) (app.Backends, error) {
-	return app.Backends{sandboxtest.NewFake(sandboxtest.FakeConfig{Name: "wasm"})}, nil
+	all := app.Backends{sandboxtest.NewFake(sandboxtest.FakeConfig{Name: "wasm"})}
+	if os.Getenv(fakeEnv) == "linux" {
+		shell := sandbox.Runtime{Name: "bash", Languages: []string{"bash"}, Version: "1"}
+		all = append(all, sandboxtest.NewFake(sandboxtest.FakeConfig{Name: "linux", Runtimes: []sandbox.Runtime{shell}}))
+	}
+	return all, nil
 }
 
 // result is what one command line did, in this process.

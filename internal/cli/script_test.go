@@ -42,7 +42,7 @@ func guests(t *testing.T) (names []string, reason string) {
 }
 
 // TestScripts runs testdata/script: each is a session with the command line.
-// "fake" at its top has programs run in the fake; a script for an interpreter
+// "fake" at its top has programs run in the fake, and "fake linux" shells in a second; a script for an interpreter
 // begins with [!python] skip or [!javascript] skip.
 func TestScripts(t *testing.T) {
 	there, _ := guests(t)
@@ -74,7 +74,12 @@ func TestTheInterpretersAreThere(t *testing.T) {
 	sandboxtest.Require(t, "wasm", len(there) == 2, reason)
 }
 
-func cmdFake(ts *testscript.TestScript, _ bool, _ []string) { ts.Setenv(fakeEnv, "1") }
+func cmdFake(ts *testscript.TestScript, _ bool, args []string) {
+	ts.Setenv(fakeEnv, "1")
+	if len(args) > 0 {
+		ts.Setenv(fakeEnv, args[0])
+	}
+}
 
 // cmdAsked has a program ask for a call of a tool, and puts the approval's id into a
 // variable: asked A1 OWNER SERVER TOOL ARGUMENTS

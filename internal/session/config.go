@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math"
 	"path/filepath"
 	"slices"
 	"time"
@@ -18,6 +19,9 @@ import (
 	"paddock/internal/sandbox"
 )
 
+// Unlimited is a wall limit that no run reaches.
+const Unlimited time.Duration = math.MaxInt64
+
 // Config sets a Manager up. It is copied.
 type Config struct {
 	// Dir is the state folder; it is made when it is missing. Several processes
@@ -27,7 +31,7 @@ type Config struct {
 	// not closed by the Manager, and must not be before it is.
 	Backends []sandbox.Backend
 	// DefaultTimeout is the wall limit of a run that asks for none; zero: 30 s.
-	// MaxTimeout is the longest that may be asked for; zero: 1 h.
+	// MaxTimeout is the longest that may be asked for; zero: 1 h. Both may be Unlimited.
 	DefaultTimeout, MaxTimeout time.Duration
 	// IdleTTL is how long a session may stay unused; zero: 24 h.
 	IdleTTL time.Duration
