@@ -18,9 +18,9 @@ const runOutput = 64 << 20
 
 // runFlags are the flags of run that set no key of the configuration.
 type runFlags struct {
-	code, language, session string
-	keep, json              bool
-	network, secrets        *[]string // of its session; nil: what sessions have by default
+	code, language, session, name string
+	keep, json                    bool
+	network, secrets              *[]string // of its session; nil: what sessions have by default
 }
 
 func (cmd runCommand) command() *cobra.Command {
@@ -57,8 +57,9 @@ A third Ctrl-C ends paddock at once.`,
 	flags.SetInterspersed(false)
 	flags.StringVarP(&f.code, "code", "c", "", "run `CODE`")
 	flags.StringVarP(&f.language, "language", "l", "", "`LANGUAGE` of the program: python, javascript, typescript or bash, also py, js, ts, sh; else FILE's ending or its first line tells")
-	flags.StringVar(&f.session, "session", "", "run in the session `ID`: its files are there, and stay")
+	flags.StringVar(&f.session, "session", "", "run in the session `ID`, which may be a name or the beginning of an id: its files are there, and stay")
 	flags.BoolVar(&f.keep, "keep", false, "keep the session, and print its id to stderr")
+	flags.StringVar(&f.name, "name", "", "keep the session under the `NAME`")
 	keyFlag(flags, "timeout", "stop the program after `TIME`, such as 30s or 2m; without the key it has all the time that it needs")
 	keyFlag(flags, "memory", "let the interpreter take `SIZE` of memory, such as 256MiB")
 	keyFlag(flags, "fuel", "stop the program after `N` loop rounds and calls of its interpreter")
@@ -79,6 +80,7 @@ func (cmd runCommand) run(c *cobra.Command, f runFlags, args []string) error {
 			return err
 		}
 	}
+	f.keep = f.keep || f.name != ""
 	if err := cmd.load(c); err != nil {
 		return err
 	}
@@ -128,8 +130,11 @@ func (cmd runCommand) request(f runFlags, hasCode bool, args []string) (session.
 	if f.language != "" {
 		req.Language = languageNamed(f.language)
 	}
-	if f.session != "" && f.keep {
+	if f.session != "" && f.keep && f.name == "" {
 		return req, usage("--keep and --session do not go together").WithHint("a session that was named stays anyway")
+	}
+	if f.session != "" && f.name != "" {
+		return req, usage("--name and --session do not go together").WithHint("paddock session rename gives a session another name")
 	}
 	var err error
 	switch {
@@ -159,7 +164,11 @@ func (cmd runCommand) warnOfLacking(a *app.App, f runFlags) error {
 		return nil
 	}
 	if f.session != "" {
-		info, err := a.Sessions.Info(session.Local, session.ID(f.session))
+		_, id, err := chosen(a.Sessions, []session.Owner{session.Local}, f.session)
+		if err != nil {
+			return err
+		}
+		info, err := a.Sessions.Info(session.Local, id)
 		if err != nil {
 			return unknownSession(err)
 		}

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -28,9 +27,12 @@ func (cmd sessionCommand) command() *cobra.Command {
 those of paddock run --keep and of MCP clients over stdio; with --all or
 --principal also those of the clients of paddock serve in this state folder. What
 another process has open can be seen, and is changed by that process alone; what
-works in its background can be listed, read and stopped (ps, logs, kill).`,
+works in its background can be listed, read and stopped (ps, logs, kill).
+
+An ID is a session's id, the beginning of one that is the only one to begin so, or a
+session's name (rename).`,
 	}
-	var listJSON, inspectJSON, removeJSON, all bool
+	var listJSON, inspectJSON, all bool
 	var principal string // of the command that runs
 	ls := &cobra.Command{
 		Use: "ls", Aliases: []string{"list"}, Short: "List the sessions",
@@ -43,23 +45,16 @@ works in its background can be listed, read and stopped (ps, logs, kill).`,
 		Long: "Tells what is known of a session, with its files.\n\nExit codes: 0 done, 1 failed or no such session, 2 wrong usage.",
 		Args: count(1, 1, "the id of a session"),
 		RunE: func(c *cobra.Command, args []string) error {
-			return cmd.inspectSession(c, principal, session.ID(args[0]), inspectJSON)
+			return cmd.inspectSession(c, principal, args[0], inspectJSON)
 		},
-	}
-	rm := &cobra.Command{
-		Use: "rm ID...", Aliases: []string{"remove"}, Short: "Remove sessions with their files",
-		Long: "Removes sessions with their files, and prints their ids.\n\nExit codes: 0 all were removed, 1 not all, 2 wrong usage.",
-		Args: count(1, -1, "the ids of sessions"),
-		RunE: func(c *cobra.Command, args []string) error { return cmd.removeSessions(c, principal, args, removeJSON) },
 	}
 	jsonFlag(ls, &listJSON)
 	jsonFlag(inspect, &inspectJSON)
-	jsonFlag(rm, &removeJSON)
-	for _, one := range []*cobra.Command{ls, inspect, rm} {
+	for _, one := range []*cobra.Command{ls, inspect} {
 		principalFlag(one, &principal)
 	}
 	ls.Flags().BoolVar(&all, "all", false, "those of all principals")
-	c.AddCommand(ls, inspect, rm, cmd.exportCommand(), cmd.importCommand(), cmd.gcCommand())
+	c.AddCommand(ls, inspect, cmd.removeCommand(), cmd.renameCommand(), cmd.exportCommand(), cmd.importCommand(), cmd.gcCommand())
 	c.AddCommand(cmd.processCommands()...)
 	c.AddCommand(cmd.checkpointCommands()...)
 	c.AddCommand(cmd.previewCommand())
@@ -154,30 +149,17 @@ func orDash(s string) string {
 	return plain(s)
 }
 
-func (cmd sessionCommand) inspectSession(c *cobra.Command, principal string, id session.ID, asJSON bool) error {
+func (cmd sessionCommand) inspectSession(c *cobra.Command, principal, text string, asJSON bool) error {
 	return cmd.withSessions(c, func(ctx context.Context, m *session.Manager) error {
 		owners, err := cmd.owners(principal)
 		if err != nil {
 			return err
 		}
-		var d session.Details
-		err = ofOne(owners, func(o session.Owner) error {
-			found, err := m.Info(o, id)
-			if err != nil {
-				return err
-			}
-			if d, err = m.Details(ctx, o, id); fault.KindOf(err) == fault.Conflict && found.Process != 0 {
-				d, err = inspectElsewhere(ctx, m, found) // another process has it open
-				return err
-			}
-			if err != nil {
-				return err
-			}
-			d.State = found.State // looking wakes it
-			past, err := m.Checkpoints(o, id)
-			d.Checkpoints = len(past)
+		o, id, err := chosen(m, owners, text)
+		if err != nil {
 			return err
-		})
+		}
+		d, err := details(ctx, m, o, id)
 		if err != nil {
 			return fmt.Errorf("inspecting the session: %w", err)
 		}
@@ -196,6 +178,24 @@ func (cmd sessionCommand) inspectSession(c *cobra.Command, principal string, id 
 		}
 		return cmd.printSession(d)
 	})
+}
+
+// details tells what is known of a session, wherever it is open.
+func details(ctx context.Context, m *session.Manager, o session.Owner, id session.ID) (d session.Details, err error) {
+	found, err := m.Info(o, id)
+	if err != nil {
+		return d, err
+	}
+	if d, err = m.Details(ctx, o, id); fault.KindOf(err) == fault.Conflict && found.Process != 0 {
+		return inspectElsewhere(ctx, m, found)
+	}
+	if err != nil {
+		return d, err
+	}
+	d.State = found.State // looking wakes it
+	past, err := m.Checkpoints(o, id)
+	d.Checkpoints = len(past)
+	return d, err
 }
 
 // inspectElsewhere tells what can be known of a session that another process has
@@ -253,34 +253,6 @@ func imageOf(s session.Settings) string {
 	return s.Machine.Image
 }
 
-func (cmd sessionCommand) removeSessions(c *cobra.Command, principal string, ids []string, asJSON bool) error {
-	return cmd.withSessions(c, func(ctx context.Context, m *session.Manager) error {
-		owners, err := cmd.owners(principal)
-		if err != nil {
-			return err
-		}
-		if err := privatefile.CheckFolder(cmd.StateDir); err != nil {
-			return err // what root records there its owner could not go on with
-		}
-		removed := []string{}
-		var mistakes []error
-		for _, id := range ids {
-			if err := ofOne(owners, func(o session.Owner) error { return m.Destroy(ctx, o, session.ID(id)) }); err != nil {
-				mistakes = append(mistakes, err)
-				continue
-			}
-			removed = append(removed, id)
-			if !asJSON {
-				fmt.Fprintln(cmd.stdout, id)
-			}
-		}
-		if asJSON {
-			mistakes = append(mistakes, cmd.printJSON(map[string]any{"removed": removed}))
-		}
-		return errors.Join(mistakes...)
-	})
-}
-
 // target is the session that a command is about, and how its result is printed.
 type target struct {
 	principal string
@@ -306,15 +278,11 @@ func (cmd sessionCommand) withSession(c *cobra.Command, t *target, f func(contex
 		if err := privatefile.CheckFolder(cmd.StateDir); err != nil {
 			return err
 		}
-		var owner session.Owner
-		err = ofOne(owners, func(o session.Owner) error {
-			owner = o
-			_, err := m.Info(o, t.id)
-			return err
-		})
+		owner, id, err := chosen(m, owners, string(t.id))
 		if err != nil {
 			return err
 		}
+		t.id = id
 		return f(ctx, m, owner)
 	})
 }

@@ -39,7 +39,7 @@ Exit codes: 0 done, 1 failed or no such session, 2 wrong usage.`,
 				}
 				ask.port = uint16(n)
 			}
-			return cmd.preview(c, session.ID(args[0]), ask)
+			return cmd.preview(c, args[0], ask)
 		},
 	}
 	c.Flags().DurationVar(&ask.ttl, "ttl", preview.DefaultTTL, "how long it can be used: a `DURATION` such as 30m, 24h at most")
@@ -58,7 +58,7 @@ type previewAsk struct {
 	revoke, asJSON  bool
 }
 
-func (cmd sessionCommand) preview(c *cobra.Command, id session.ID, ask previewAsk) error {
+func (cmd sessionCommand) preview(c *cobra.Command, text string, ask previewAsk) error {
 	if err := cmd.load(c); err != nil {
 		return err
 	}
@@ -71,18 +71,20 @@ func (cmd sessionCommand) preview(c *cobra.Command, id session.ID, ask previewAs
 	if err != nil {
 		return err
 	}
-	return ofOne(owners, func(o session.Owner) error {
-		i, err := a.Sessions.Info(o, id)
-		switch {
-		case err != nil:
-			return err
-		case ask.revoke:
-			return cmd.revokePreviews(c.Context(), a, i, ask)
-		case ask.port == 0:
-			return cmd.listPreviews(a, i, ask)
-		}
-		return cmd.makePreview(c.Context(), a, i, ask)
-	})
+	o, id, err := chosen(a.Sessions, owners, text)
+	if err != nil {
+		return err
+	}
+	i, err := a.Sessions.Info(o, id)
+	switch {
+	case err != nil:
+		return unknownSession(err)
+	case ask.revoke:
+		return cmd.revokePreviews(c.Context(), a, i, ask)
+	case ask.port == 0:
+		return cmd.listPreviews(a, i, ask)
+	}
+	return cmd.makePreview(c.Context(), a, i, ask)
 }
 
 func (cmd sessionCommand) makePreview(ctx context.Context, a *app.App, i session.Info, ask previewAsk) error {

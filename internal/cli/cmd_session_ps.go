@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -26,7 +25,7 @@ another paddock has the session open. In one that is asleep nothing works.
 Exit codes: 0 done, 1 failed or no such session, 2 wrong usage.`,
 		Args: count(1, 1, "the id of a session"),
 		RunE: func(c *cobra.Command, args []string) error {
-			return cmd.listProcesses(c, principal, session.ID(args[0]), asJSON)
+			return cmd.listProcesses(c, principal, args[0], asJSON)
 		},
 	}
 	logs := &cobra.Command{
@@ -37,7 +36,7 @@ going on: 256 KiB of each interpreter are kept.
 Exit codes: 0 done, 1 failed or no such session, 2 wrong usage.`,
 		Args: count(1, 1, "the id of a session"),
 		RunE: func(c *cobra.Command, args []string) error {
-			return cmd.printBackground(c, principal, session.ID(args[0]))
+			return cmd.printBackground(c, principal, args[0])
 		},
 	}
 	kill := &cobra.Command{
@@ -47,7 +46,7 @@ Exit codes: 0 done, 1 failed or no such session, 2 wrong usage.`,
 Exit codes: 0 all were signalled, 1 failed or no such process, 2 wrong usage.`,
 		Args: count(2, -1, "the id of a session and the numbers of processes"),
 		RunE: func(c *cobra.Command, args []string) error {
-			return cmd.signalProcesses(c, principal, session.ID(args[0]), args[1:], signal)
+			return cmd.signalProcesses(c, principal, args[0], args[1:], signal)
 		},
 	}
 	jsonFlag(ps, &asJSON)
@@ -59,14 +58,18 @@ Exit codes: 0 all were signalled, 1 failed or no such process, 2 wrong usage.`,
 	return all
 }
 
-// ofSession calls f with the owner of a session.
-func (cmd sessionCommand) ofSession(c *cobra.Command, principal string, f func(context.Context, *session.Manager, session.Owner) error) error {
+// ofSession calls f with the session that text names, and its owner.
+func (cmd sessionCommand) ofSession(c *cobra.Command, principal, text string, f func(context.Context, *session.Manager, session.Owner, session.ID) error) error {
 	return cmd.withSessions(c, func(ctx context.Context, m *session.Manager) error {
 		owners, err := cmd.owners(principal)
 		if err != nil {
 			return err
 		}
-		return ofOne(owners, func(o session.Owner) error { return f(ctx, m, o) })
+		o, id, err := chosen(m, owners, text)
+		if err != nil {
+			return err
+		}
+		return f(ctx, m, o, id)
 	})
 }
 
@@ -90,8 +93,8 @@ func processesOf(all []session.Process) []processJSON {
 	return list
 }
 
-func (cmd sessionCommand) listProcesses(c *cobra.Command, principal string, id session.ID, asJSON bool) error {
-	return cmd.ofSession(c, principal, func(ctx context.Context, m *session.Manager, o session.Owner) error {
+func (cmd sessionCommand) listProcesses(c *cobra.Command, principal, text string, asJSON bool) error {
+	return cmd.ofSession(c, principal, text, func(ctx context.Context, m *session.Manager, o session.Owner, id session.ID) error {
 		all, err := m.Processes(ctx, o, id)
 		if err != nil {
 			return err
@@ -107,8 +110,8 @@ func (cmd sessionCommand) listProcesses(c *cobra.Command, principal string, id s
 	})
 }
 
-func (cmd sessionCommand) printBackground(c *cobra.Command, principal string, id session.ID) error {
-	return cmd.ofSession(c, principal, func(ctx context.Context, m *session.Manager, o session.Owner) error {
+func (cmd sessionCommand) printBackground(c *cobra.Command, principal, text string) error {
+	return cmd.ofSession(c, principal, text, func(ctx context.Context, m *session.Manager, o session.Owner, id session.ID) error {
 		all, err := m.Printed(ctx, o, id)
 		if err != nil {
 			return err
@@ -135,27 +138,21 @@ func lines(text string) string {
 	return b.String()
 }
 
-func (cmd sessionCommand) signalProcesses(c *cobra.Command, principal string, id session.ID, pids []string, signal string) error {
+func (cmd sessionCommand) signalProcesses(c *cobra.Command, principal, text string, pids []string, signal string) error {
 	var numbers []int
 	for _, text := range pids {
 		n, err := strconv.Atoi(text)
 		if err != nil || n <= 0 {
-			return usage("%q is not a process", text).WithHint("paddock session ps %s lists their numbers", id)
+			return usage("%q is not a process", text).WithHint("paddock session ps %s lists their numbers", text)
 		}
 		numbers = append(numbers, n)
 	}
-	var failed error // of a process: no other owner has the session
-	err := cmd.ofSession(c, principal, func(ctx context.Context, m *session.Manager, o session.Owner) error {
-		if _, err := m.Info(o, id); err != nil {
-			return err
-		}
+	return cmd.ofSession(c, principal, text, func(ctx context.Context, m *session.Manager, o session.Owner, id session.ID) error {
 		for _, n := range numbers {
 			if err := m.Signal(ctx, o, id, n, strings.TrimPrefix(strings.ToUpper(signal), "SIG")); err != nil {
-				failed = fmt.Errorf("signalling process %d: %w", n, err)
-				break
+				return fmt.Errorf("signalling process %d: %w", n, err)
 			}
 		}
 		return nil
 	})
-	return errors.Join(err, failed)
 }

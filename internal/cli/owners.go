@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -41,15 +42,53 @@ func (cl *cli) owners(principal string) ([]session.Owner, error) {
 	return all, err
 }
 
-// ofOne calls f with each owner until one of them has the session.
-func ofOne(owners []session.Owner, f func(session.Owner) error) error {
-	var err error
+// chosen finds the session that a person means: by its id, by its name, or by the beginning
+// of its id where no other session of the owners begins so.
+func chosen(m *session.Manager, owners []session.Owner, text string) (session.Owner, session.ID, error) {
+	var unknown error
 	for _, o := range owners {
-		if err = f(o); fault.KindOf(err) != fault.NotFound {
-			return err
+		_, err := m.Info(o, session.ID(text))
+		if err == nil {
+			return o, session.ID(text), nil
+		}
+		if kind := fault.KindOf(err); kind != fault.NotFound && kind != fault.Invalid {
+			return "", "", err // Invalid: it may be a name with a space
+		}
+		unknown = err
+	}
+	var named, begun []session.Info
+	for _, o := range owners {
+		all, err := m.List(o)
+		if err != nil {
+			return "", "", err
+		}
+		for _, i := range all {
+			switch id := string(i.ID); {
+			case text == "":
+			case i.Settings.Name == text:
+				named = append(named, i)
+			case strings.HasPrefix(id, text), strings.HasPrefix(id, "s-"+text):
+				begun = append(begun, i)
+			}
 		}
 	}
-	return unknownSession(err)
+	found := named
+	if len(found) == 0 {
+		found = begun
+	}
+	switch len(found) {
+	case 0:
+		return "", "", unknownSession(unknown)
+	case 1:
+		return found[0].Owner, found[0].ID, nil
+	}
+	var ids []string
+	for _, i := range found {
+		ids = append(ids, string(i.ID))
+	}
+	slices.Sort(ids)
+	return "", "", fault.New(fault.Conflict, "%d sessions are called %.100q, or begin so", len(found), text).
+		WithHint("say which one: %s", strings.Join(ids[:min(len(ids), 5)], ", "))
 }
 
 // unknownSession gives a session that is not there a hint for people.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,10 +61,11 @@ func (r runner) run(ctx context.Context, req session.Request, fill func(session.
 func (r runner) session(ctx context.Context, language string) (id session.ID, done func(), err error) {
 	f := r.flags
 	if f.session != "" {
-		return session.ID(f.session), func() {}, nil
+		_, id, err := chosen(r.app.Sessions, []session.Owner{session.Local}, f.session)
+		return id, func() {}, err
 	}
 	set := session.Settings{
-		Language: language, Isolation: r.Config.Sandbox.Isolation, Name: "paddock run",
+		Language: language, Isolation: r.Config.Sandbox.Isolation, Name: cmp.Or(f.name, "paddock run"),
 		Network: f.network, Secrets: f.secrets,
 	}
 	if !f.keep {

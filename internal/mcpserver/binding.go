@@ -1,10 +1,12 @@
 package mcpserver
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -12,6 +14,7 @@ import (
 	"paddock/internal/fault"
 	"paddock/internal/mcpserver/transport"
 	"paddock/internal/session"
+	"paddock/internal/textsafe"
 )
 
 // Bound is whose request it is and which session it has when it names none.
@@ -282,14 +285,24 @@ func (c *call) open(ctx context.Context, settings session.Settings) (session.ID,
 }
 
 // create makes a session; where there is no room for it, one that no client has named
-// goes. An empty id: a new one.
+// goes. An empty id: a new one. A session that gets no name has the client's, so that people
+// know whose it is.
 func (c *call) create(ctx context.Context, id session.ID, settings session.Settings) (session.ID, error) {
 	s, owner := c.server, c.bound.Owner
+	settings.Name = cmp.Or(settings.Name, c.clientName())
 	info, err := s.config.Sessions.Create(ctx, owner, id, settings)
 	for full(err) && s.makeRoom(ctx, owner) {
 		info, err = s.config.Sessions.Create(ctx, owner, id, settings)
 	}
 	return info.ID, err
+}
+
+// clientName is what the client calls itself; empty: it did not say.
+func (c *call) clientName() string {
+	if c.Client.Info == nil {
+		return ""
+	}
+	return strings.ToValidUTF8(textsafe.Cut(c.Client.Info.Name, 100), "")
 }
 
 // ensure makes the session of a name that a call or its address gives, where the owner has

@@ -147,7 +147,9 @@ func createSession(ctx context.Context, c *call, in createInput) (created, answe
 	if err := c.server.checkServers(in.servers); err != nil {
 		return created{}, answer{}, err
 	}
-	info, err := c.server.config.Sessions.Create(ctx, c.bound.Owner, in.session, in.settings())
+	settings := in.settings()
+	settings.Name = cmp.Or(settings.Name, c.clientName())
+	info, err := c.server.config.Sessions.Create(ctx, c.bound.Owner, in.session, settings)
 	if err != nil {
 		return created{}, answer{}, err
 	}

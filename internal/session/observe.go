@@ -28,6 +28,7 @@ const (
 	Forking       Action = "fork"
 	Exporting     Action = "export"
 	Importing     Action = "import"
+	Renaming      Action = "rename"
 )
 
 // Event is one action in a session, for a record of who did what.

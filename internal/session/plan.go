@@ -81,8 +81,9 @@ func (m *Manager) checkSettings(ctx context.Context, set Settings) (sandbox.Back
 		return nil, fault.New(fault.Invalid, "the time to live is not negative")
 	case set.Dir != "" && set.Dir != Workspace && set.Dir != Root:
 		return nil, fault.New(fault.Invalid, "programs begin in %s or %s, and not in %.100q", Workspace, Root, set.Dir).WithHint("os.chdir and process.chdir lead elsewhere")
-	case len(set.Name) > maxName || !utf8.ValidString(set.Name):
-		return nil, fault.New(fault.Invalid, "the name has at most %d bytes of UTF-8", maxName)
+	}
+	if err := checkName(set.Name); err != nil {
+		return nil, err
 	}
 	if err := traits.checkMachine(set.Machine); err != nil {
 		return nil, err
