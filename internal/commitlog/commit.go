@@ -392,10 +392,10 @@ func (l *Log) Settle(folders ...string) error {
 	return nil
 }
 
-// write makes a file's content what the log has, all at once. The caller syncs it later: until
-// then the log keeps it.
-func (l *Log) write(path string, data []byte) error {
-	temp := filepath.Join(filepath.Dir(path), blob.TempPrefix+randomName())
+// write makes a file's content what the log in a folder has, all at once. The caller syncs it
+// later: until then the log keeps it.
+func (l *Log) write(path string, data []byte, folder string) error {
+	temp := tempFor(path, folder)
 	f, err := l.create(temp)
 	if err != nil {
 		return err
@@ -405,3 +405,12 @@ func (l *Log) write(path string, data []byte) error {
 		return err
 	})
 }
+
+// tempFor names a file that is to become path, whose content is in the log in that folder. By
+// that name whoever recovers the log finds it, should the process be killed meanwhile.
+func tempFor(path, folder string) string {
+	return filepath.Join(filepath.Dir(path), tempsOf(folder)+randomName())
+}
+
+// tempsOf is how the names begin of files that are made of the log in that folder.
+func tempsOf(folder string) string { return blob.TempPrefix + filepath.Base(folder) + "-" }

@@ -235,8 +235,9 @@ func TestWhatCannotBeSettledStaysInTheLog(t *testing.T) {
 	m.reads(files, "line/s/2", "")
 	m.disk.SetFault(nil)
 	m.commit(l, m.deferred("line/s/3", "later"))
-	m.lists(files, "line/s", "1", "3")
+	m.reads(files, "line/s/1", "committed")
 	m.close(l)
+	m.lists(m.disk, "line/s", "1", "3")
 	m.want("line/s/1", "committed")
 	m.want("line/s/2", "")
 	m.want("line/s/3", "later")
@@ -259,4 +260,34 @@ func TestSegmentsAreRecoveredInTheOrderOfTheirUse(t *testing.T) {
 	}
 	m.want("owners/s/record", content(last))
 	m.close(next)
+}
+
+// A process that is killed while it makes files, or while it recovers what another one left,
+// leaves files without names: who recovers the log removes them.
+func TestARecoveryRemovesWhatGotNoName(t *testing.T) {
+	for n := range 12 {
+		m := newMachine(t, uint64(n))
+		l := m.open()
+		m.commit(l, m.deferred("blobs/1", "one"), m.deferred("blobs/2", "two"), m.deferred("line/s/1", "names them"))
+		m.commit(l, m.deferred("other/1", "forgotten"), m.write("other/2", "stays"))
+		dead := func() { m.disk.SetFault(blobtest.From(m.disk.Ops()+n, syscall.EIO)) }
+		dead()
+		_ = l.Settle(m.path("blobs"), m.path("line/s"), m.path("other"))
+		m.disk.SetFault(nil)
+		m.remove(l.Files(), "other/1")
+		if err := l.Files().SyncDir(m.path("other")); err != nil {
+			t.Fatal(err)
+		}
+		m.kill(l)
+		dead()
+		if next, err := commitlog.Open(commitlog.Options{Dir: m.dir, Files: m.disk, Boot: "another"}); err == nil {
+			m.disk.SetFault(nil)
+			m.close(next)
+		}
+		m.disk.SetFault(nil)
+		m.close(m.open())
+		m.lists(m.disk, "blobs", "1", "2")
+		m.lists(m.disk, "line/s", "1")
+		m.lists(m.disk, "other", "2")
+	}
 }

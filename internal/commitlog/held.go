@@ -8,7 +8,6 @@ import (
 	"hash/crc32"
 	"io/fs"
 	"path"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -85,7 +84,7 @@ func (l *Log) place(names []string) error {
 	defer func() {
 		for _, m := range made {
 			if m != nil && m.temp != "" {
-				_ = l.disk.Remove(m.temp) // what stays is swept
+				_ = l.disk.Remove(m.temp) // what stays is swept by recovery.sweep
 			}
 		}
 	}()
@@ -117,7 +116,7 @@ func (l *Log) make(name string) (*making, error) {
 		}
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	m := &making{name: name, held: h, temp: filepath.Join(filepath.Dir(l.path(name)), blob.TempPrefix+randomName())}
+	m := &making{name: name, held: h, temp: tempFor(l.path(name), l.folder())}
 	f, err := l.create(m.temp)
 	if err != nil {
 		return nil, err

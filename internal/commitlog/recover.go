@@ -67,10 +67,13 @@ func (l *Log) recoverFolder(dir string) error {
 
 // recoverSegments recovers what is in a folder, and removes its segments.
 func (l *Log) recoverSegments(dir string) error {
-	r := &recovery{log: l, found: map[string]place{}}
-	err := r.read(dir)
+	r := &recovery{log: l, dir: dir, found: map[string]place{}, folders: map[string]bool{}}
+	err := r.read()
 	if err == nil {
 		err = r.apply()
+	}
+	if err == nil {
+		err = r.sweep()
 	}
 	r.close()
 	if err != nil || len(r.segments) == 0 {
@@ -92,8 +95,10 @@ func (l *Log) recoverSegments(dir string) error {
 // recovery is what one log holds.
 type recovery struct {
 	log      *Log
+	dir      string // the folder of the log
 	segments []*reading
 	found    map[string]place // the newest content of each file
+	folders  map[string]bool  // of all files that it names, also of those that it forgets
 	lost     bool             // a part of it is not whole
 }
 
@@ -120,8 +125,8 @@ func (r *recovery) close() {
 }
 
 // read finds what the segments hold.
-func (r *recovery) read(dir string) error {
-	entries, err := r.log.disk.ReadDir(dir)
+func (r *recovery) read() error {
+	entries, err := r.log.disk.ReadDir(r.dir)
 	if err != nil {
 		return err
 	}
@@ -129,7 +134,7 @@ func (r *recovery) read(dir string) error {
 		if !strings.HasSuffix(e.Name(), ".log") {
 			continue
 		}
-		if err := r.open(filepath.Join(dir, e.Name())); err != nil {
+		if err := r.open(filepath.Join(r.dir, e.Name())); err != nil {
 			return err
 		}
 	}
@@ -189,6 +194,7 @@ func (r *recovery) take(s *reading, b []byte, at int64) error {
 		if !filepath.IsLocal(filepath.FromSlash(e.name)) {
 			return fmt.Errorf("%s: %w: it names %q", s.path, errRecord, e.name)
 		}
+		r.folders[slashDir(e.name)] = true
 		if e.kind == kindForget {
 			delete(r.found, e.name)
 			continue
@@ -218,11 +224,33 @@ func (r *recovery) apply() error {
 func (r *recovery) restore(name string) error {
 	p := r.found[name]
 	if p.segment.use.boot == r.log.boot && !p.deferred {
-		return r.log.rewrite(name)
+		return r.log.rewrite(name, r.dir)
 	}
 	data := make([]byte, p.size)
 	if _, err := p.segment.file.ReadAt(data, p.at); err != nil {
 		return err
 	}
-	return r.log.write(r.log.path(name), data)
+	return r.log.write(r.log.path(name), data, r.dir)
+}
+
+// sweep removes the files that the process, or one that began to recover its log, was about
+// to make and did not bring to their names.
+func (r *recovery) sweep() error {
+	temps := tempsOf(r.dir)
+	for folder := range r.folders {
+		dir := r.log.path(folder)
+		entries, err := r.log.disk.ReadDir(dir)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		for _, e := range entries {
+			if !strings.HasPrefix(e.Name(), temps) {
+				continue
+			}
+			if err := r.log.disk.Remove(filepath.Join(dir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+		}
+	}
+	return nil
 }

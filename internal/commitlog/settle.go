@@ -189,7 +189,8 @@ func (l *Log) persist(names []string) error {
 	if err == nil {
 		return nil
 	}
-	if e := each(names, l.rewrite); e != nil {
+	folder := l.folder()
+	if e := each(names, func(name string) error { return l.rewrite(name, folder) }); e != nil {
 		return errors.Join(err, e)
 	}
 	return l.syncFiles(names, names)
@@ -207,9 +208,9 @@ func (l *Log) notDeferred(names []string) (others []string) {
 	return others
 }
 
-// rewrite writes a file anew, from the log where it is deferred, and else as it is. One that
-// is not there is left out.
-func (l *Log) rewrite(name string) error {
+// rewrite writes a file anew that is in the log in folder, from the log where it is deferred,
+// and else as it is. One that is not there is left out.
+func (l *Log) rewrite(name, folder string) error {
 	if h := l.deferred(name); h != nil {
 		l.mu.Lock()
 		h.placed = false
@@ -228,7 +229,7 @@ func (l *Log) rewrite(name string) error {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	return l.write(path, data)
+	return l.write(path, data, folder)
 }
 
 // syncTops syncs the file systems of the topmost folders of those, which may be several.
