@@ -35,6 +35,7 @@ type OpenFunc func(blob.Ref) (io.ReadCloser, error)
 // Apply can be done again, and so can any other. No limit refuses it: it goes
 // back to what there was.
 func (t *Tree) Apply(want, now *Listing, open OpenFunc) (*Listing, []Change, error) {
+	defer t.changed()
 	t.writing.Lock()
 	defer t.writing.Unlock()
 	t.measured.Store(false) // in case of an error

@@ -40,6 +40,7 @@ type Stage struct {
 
 // Stage makes an empty one.
 func (t *Tree) Stage() (*Stage, error) {
+	defer t.changed()
 	s := &Stage{tree: t, folder: tempPrefix + rand.Text(), piece: make([]byte, pieceBytes)}
 	if err := s.spend(blockBytes, func() error { return explain(t.root().Mkdir(s.folder, 0o700), s.folder) }); err != nil {
 		s.Close()
@@ -275,4 +276,5 @@ func (s *Stage) Close() {
 		_ = s.inner.Close()
 	}
 	_ = removeAll(s.tree.root(), s.folder) // what stays is swept when the folder is opened next
+	s.tree.changed()
 }

@@ -88,6 +88,7 @@ func (t *Tree) Sweep() error {
 	for _, p := range left {
 		err = errors.Join(err, removeAll(t.root(), p))
 	}
+	t.changed()
 	return explain(err, ".")
 }
 

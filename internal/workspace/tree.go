@@ -57,6 +57,10 @@ type Options struct {
 	// method's, although the change has been made. No lock of the Tree is held
 	// meanwhile, so there may be newer changes already.
 	Keep func(paths []string) error
+	// Changed is told, when set, that something in the folder may be another thing now: after
+	// whatever a method changed, also one that failed, and before Keep is and the method
+	// returns. It must not take long.
+	Changed func()
 }
 
 // Tree is one folder of files. It is safe for concurrent use, also while a
@@ -100,6 +104,7 @@ func (t *Tree) root() *os.Root { return t.at.Load() }
 // them. Nobody writes meanwhile; who reads may be told that nothing is there. After an
 // error all is as it was.
 func (t *Tree) Replace(by string) error {
+	defer t.changed()
 	t.writing.Lock()
 	defer t.writing.Unlock()
 	names, err := readNames(t.root())
@@ -216,9 +221,17 @@ func (t *Tree) change(do func() (paths []string, err error)) error {
 }
 
 func (t *Tree) alone(do func() ([]string, error)) ([]string, error) {
+	defer t.changed()
 	t.writing.Lock()
 	defer t.writing.Unlock()
 	return do()
+}
+
+// changed tells that something was changed, or may have been.
+func (t *Tree) changed() {
+	if t.options.Changed != nil {
+		t.options.Changed()
+	}
 }
 
 // walk calls visit for everything below the folder, folders before what is in
