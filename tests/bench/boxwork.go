@@ -38,6 +38,7 @@ func (x boxes) programs(ctx context.Context) error {
 		{"cpu numpy, pandas", "python", numericPython, 5, "<= 1.05x"},
 		{"files python", "python", filesPython, 2, ""},
 		{"system", "python", machinePython, 1, ""},
+		{"agent mix", "python", agentPython, 2, ""},
 	} {
 		inside := func() (string, error) { return p.inSession(ctx, c.language, c.code) }
 		outside := func() (string, error) { return x.outside(folder, c.language, c.code) }

@@ -43,6 +43,9 @@ var numericPython string
 //go:embed machine.py
 var machinePython string
 
+//go:embed agent.py
+var agentPython string
+
 // become makes this process what it was started as, when that is not the benchmark.
 func become() {
 	if linux.Requested(os.Args) {
