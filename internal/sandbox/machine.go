@@ -14,6 +14,10 @@ type Machines interface {
 	// Memory is what a box's programs have now, in bytes; 0: it is not booted. It
 	// costs next to nothing.
 	Memory(owner, box string) int64
+	// FilesChanged says that files in a Mount that is Told are others now, or gone: when it
+	// has returned, the next system call of each program in an owner's box sees that. It
+	// costs next to nothing where the box is not booted, or remembers no files.
+	FilesChanged(owner, box string)
 }
 
 // MachineUsage is what a machine uses on this host.

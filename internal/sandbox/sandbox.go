@@ -234,6 +234,10 @@ type Mount struct {
 	// NoLinks refuses a Host with a symbolic link anywhere on its way: a guest may
 	// have put it there. An isolation without machines takes no notice.
 	NoLinks bool
+	// Told says that whoever changes files in it, and is not a program of the machine,
+	// tells so with Machines.FilesChanged: a machine may then remember what is there. What
+	// was not told a run sees that begins some time later.
+	Told bool
 }
 
 // Unbounded is a Mount's DiskBytes where its disk is the only bound.

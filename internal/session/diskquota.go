@@ -202,5 +202,9 @@ func (d *diskQuota) checkSessions(o Owner) error {
 // treeOptions bound a session's files.
 func (s *session) treeOptions(disk int64) workspace.Options {
 	uid, gid := fileOwner(s.backend)
-	return workspace.Options{Owner: string(s.owner), DiskBytes: disk, UID: uid, GID: gid, Grow: func(bytes int64) error { return s.manager.disk.check(s.owner, bytes) }}
+	return workspace.Options{
+		Owner: string(s.owner), DiskBytes: disk, UID: uid, GID: gid,
+		Grow:    func(bytes int64) error { return s.manager.disk.check(s.owner, bytes) },
+		Changed: func() { s.residence.filesChanged() },
+	}
 }

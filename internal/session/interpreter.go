@@ -180,8 +180,8 @@ func (i *interpreters) bare(runtime string) sandbox.Spec {
 		Owner: string(s.owner), Runtime: runtime, Dir: cmp.Or(settings.Dir, c.Cwd, Workspace), Env: env, Snapshots: !passing,
 		Limits: sandbox.Limits{MemoryBytes: memory, Metered: c.Limits.Fuel > 0},
 		Mounts: []sandbox.Mount{
-			{Guest: "/workspace", Aliases: []string{"/app"}, Host: filepath.Join(s.dir, workspaceFolder), DiskBytes: c.DiskBytes},
-			{Guest: "/tmp", Host: filepath.Join(s.dir, tmpFolder), DiskBytes: c.DiskBytes / 4},
+			{Guest: "/workspace", Aliases: []string{"/app"}, Host: filepath.Join(s.dir, workspaceFolder), DiskBytes: c.DiskBytes, Told: true},
+			{Guest: "/tmp", Host: filepath.Join(s.dir, tmpFolder), DiskBytes: c.DiskBytes / 4, Told: true},
 		},
 	}
 	spec.Mounts = append(spec.Mounts, s.mounts.readOnly()...)

@@ -107,6 +107,10 @@ func (r *machineResidence) describe(spec *sandbox.Spec, settings Settings) {
 	}
 }
 
+func (r *machineResidence) filesChanged() {
+	r.machines.FilesChanged(string(r.s.owner), string(r.s.id))
+}
+
 // boot has the machine be up, and makes what it has count: nothing runs in it yet.
 func (r *machineResidence) boot(t *turn) error {
 	runtime, err := r.commands()

@@ -76,6 +76,10 @@ type residence interface {
 	enforceLifetime(now time.Time) time.Duration
 	saveIdle(now time.Time) time.Duration
 
+	// filesChanged says that the server has changed files of the session: what lives sees
+	// that from here on. Any goroutine may call it.
+	filesChanged()
+
 	// dial connects to a port at which a program listens, waking what was saved. It is not the
 	// caller's turn.
 	dial(ctx context.Context, port uint16) (sandbox.Stream, error)

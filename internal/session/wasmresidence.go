@@ -48,6 +48,9 @@ func (w *wasmResidence) shows(f Folder) (shown, shared bool) {
 	return !f.Machines, f.Shared && w.backend != nil
 }
 
+// filesChanged has nothing to do: an interpreter asks for files each time.
+func (w *wasmResidence) filesChanged() {}
+
 func (w *wasmResidence) describe(*sandbox.Spec, Settings) {}
 
 // boot starts an interpreter of the session's language.

@@ -44,6 +44,8 @@ type box struct {
 	resting  atomic.Bool   // the sentry is stopped
 	traffic  atomic.Uint64 // how often something was sent or read
 	woken    chan struct{} // holds a token when the sentry was told to go on
+
+	changes *changes // from outside, that the sentry is told of; nil: it is told of none
 }
 
 // launcher is what all boxes of a backend have in common.
@@ -154,7 +156,12 @@ func (b *box) startSentry(l *launcher, folders []*os.File, control *os.File) (bo
 	}
 	if err == nil {
 		who, attr := identities(l.uid, l.gid)
-		b.sentry, err = l.parent.startPart(sentryRole, attr, h.files, l.inherit, l.debug, sentrySetup{Who: who, Args: b.bootArgs(l, h.flags), Ahead: b.plan.ahead()})
+		setup := sentrySetup{Who: who, Args: b.bootArgs(l, h.flags), Ahead: b.plan.ahead(), Cached: b.plan.cached()}
+		if b.changes = newChanges(setup.Cached); b.changes != nil {
+			setup.Page = firstFile + len(h.files)
+			h.files = append(h.files, b.changes.file)
+		}
+		b.sentry, err = l.parent.startPart(sentryRole, attr, h.files, l.inherit, l.debug, setup)
 	}
 	if err != nil {
 		booted.Close() // also none
@@ -245,6 +252,7 @@ func (b *box) close() (said string) {
 		if b.control != nil {
 			b.control.Close()
 		}
+		b.changes.close()
 		b.starved = b.cgroup.starved()
 		b.cgroup.remove()
 		b.plan.root.release()

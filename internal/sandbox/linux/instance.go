@@ -43,6 +43,7 @@ func (in *instance) Run(ctx context.Context, cmd sandbox.Command) (sandbox.Exit,
 	if cmd.Limits.Fuel > 0 {
 		return sandbox.Exit{}, fault.New(fault.Unsupported, "fuel is not counted in a Linux machine").WithHint("bound its time instead")
 	}
+	in.machine.box.changes.begin()
 	watched, done := in.machine.watch.run(ctx)
 	exit, err := in.kernel.Run(watched, cmd)
 	done()

@@ -50,12 +50,14 @@ func (b *Backend) plan(ctx context.Context, spec sandbox.Spec) (*plan, error) {
 	p.cpus = int(math.Ceil(cmp.Or(spec.CPUs, b.config.CPUs)))
 	seen := map[string]bool{"/": true, "/proc": true, "/sys": true, "/dev": true}
 	for _, m := range spec.Mounts {
+		alias := ""
 		for _, guest := range append([]string{m.Guest}, m.Aliases...) {
 			if !path.IsAbs(guest) || path.Clean(guest) != guest || seen[guest] {
 				return nil, fault.New(fault.Invalid, "nothing can be mounted at %q", guest)
 			}
 			seen[guest] = true
-			p.folders = append(p.folders, folder{guest: guest, host: m.Host, readOnly: m.ReadOnly, noLinks: m.NoLinks})
+			p.folders = append(p.folders, folder{guest: guest, host: m.Host, readOnly: m.ReadOnly, noLinks: m.NoLinks, told: m.Told && !m.ReadOnly, alias: alias})
+			alias = m.Guest
 		}
 	}
 	var err error

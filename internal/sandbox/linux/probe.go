@@ -90,7 +90,18 @@ func (b *Backend) walls() []sandbox.Protection {
 	if os.Geteuid() != 0 {
 		user.Active, user.Detail = false, "on the host a box has paddock's own user, and sees none of its files but the mounts; it becomes another one when paddock runs as root"
 	}
-	return append(all, user, hugePages())
+	return append(all, user, hugePages(), b.fileCache())
+}
+
+// fileCache is no protection either, but what many small files cost depends on it.
+func (b *Backend) fileCache() sandbox.Protection {
+	p := sandbox.Protection{Name: "file cache", Active: true, Detail: "the sentry remembers what is in a session's folders, and the server tells it of changes"}
+	if err := gvisorfix.FoldersCanBeCached(); err != nil {
+		p.Active, p.Detail = false, "the sentry asks the host for each part of each path: "+err.Error()
+	} else if b.config.Platform != gvisorfix.Beneath {
+		p.Active, p.Detail = false, "the sentry asks the host for each part of each path: it remembers folders on the platform "+gvisorfix.Beneath+" alone"
+	}
+	return p
 }
 
 // hugePages are no protection, but what memory costs depends on them.

@@ -31,6 +31,11 @@ type sentrySetup struct {
 	// Ahead is how many huge pages a process may be given before it has filled them;
 	// 0: there are none.
 	Ahead int `json:"ahead,omitempty"`
+	// Cached are folders that the sentry may remember, with Page, which of its files has
+	// the number that is raised when they have changed from outside; 0: none has, and
+	// nothing is remembered.
+	Cached []gvisorfix.CachedFolder `json:"cached,omitempty"`
+	Page   int                      `json:"page,omitempty"`
 }
 
 // runSentry is gVisor's kernel for one box. It sees nothing of the host but its
@@ -42,6 +47,9 @@ func runSentry(socket *os.File) error {
 		return err
 	}
 	cpuid.Initialize() // looks into /proc
+	if err := cacheFolders(setup); err != nil {
+		fmt.Fprintln(os.Stderr, "folders are not cached:", err)
+	}
 	if err := newRoot(); err != nil {
 		return err
 	}

@@ -62,6 +62,10 @@ type folder struct {
 	guest, host string
 	readOnly    bool
 	noLinks     bool // there may be none on the way to host
+	// told says that the server tells of each change from outside; alias is where else the
+	// box has the folder, in front of this one; empty: nowhere.
+	told  bool
+	alias string
 }
 
 // rootfs is what a box's root shows of the host.
@@ -112,6 +116,9 @@ func (p *plan) oci() *specs.Spec {
 		if f.readOnly {
 			m.Options = append(m.Options, "ro")
 		}
+		if f.told {
+			m.Options = append(m.Options, "noatime") // or each read is a change that is noted
+		}
 		s.Mounts = append(s.Mounts, m)
 	}
 	if !slices.ContainsFunc(p.folders, func(f folder) bool { return path.Clean(f.guest) == "/tmp" }) {
@@ -143,6 +150,21 @@ func (p *plan) steps() []step {
 	}
 	for n, f := range p.folders {
 		all = append(all, step{Path: folderPath(n), Bind: f.host, ReadOnly: f.readOnly, NoLinks: f.noLinks})
+	}
+	return all
+}
+
+// cached are the folders that the sentry may remember.
+func (p *plan) cached() (all []gvisorfix.CachedFolder) {
+	for _, f := range p.folders {
+		switch {
+		case !f.told:
+		case f.alias == "":
+			all = append(all, gvisorfix.CachedFolder{Guest: f.guest})
+		default:
+			last := &all[len(all)-1]
+			last.Aliases = append(last.Aliases, f.guest)
+		}
 	}
 	return all
 }

@@ -36,6 +36,16 @@ func (b *Backend) Memory(owner, box string) int64 {
 	return m.watch.used()
 }
 
+// FilesChanged tells an owner's box that files in its folders have changed from outside.
+func (b *Backend) FilesChanged(owner, box string) {
+	b.mu.Lock()
+	m := b.machines[owner+"\x00"+box]
+	b.mu.Unlock()
+	if m != nil && m.running() { // one that is booting has not looked at its folders yet
+		m.box.changes.tell()
+	}
+}
+
 // tick is the unit of time in /proc: the same on every Linux that Go runs on.
 const tick = time.Second / 100
 

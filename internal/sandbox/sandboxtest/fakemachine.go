@@ -96,6 +96,9 @@ func (b *FakeMachines) Memory(owner, box string) int64 {
 	return 0
 }
 
+// FilesChanged has nothing to do: a machine looks at the files themselves.
+func (b *FakeMachines) FilesChanged(_, _ string) {}
+
 // Dial connects to a port that a program serves.
 func (b *FakeMachines) Dial(_ context.Context, owner, box string, port uint16) (sandbox.Stream, error) {
 	b.mu.Lock()

@@ -36,4 +36,14 @@
 //     operator has set shmem_enabled, nearly nowhere. The same platform asks for a huge page
 //     where a program is about to fill one. Delete it when gVisor does so itself
 //     (MADV_COLLAPSE), or takes anonymous memory; the numbers are in the same place.
+//
+//   - Folders that only the server changes beside the box ([CacheFolders], foldercache.go,
+//     foldercompare.go, folderlayout.go, folderclock.go). gVisor either asks the host at each
+//     part of each path, or believes that a folder is its own alone. Folders are put into the
+//     second mode, and whenever the server has raised a number all that is remembered is
+//     compared with the host before a task makes its next system call, with gVisor's own
+//     functions, under gVisor's own locks. The fields are found by reflection; where one is
+//     not what it was, nothing is cached, doctor says so, and TestTheGofersFieldsAreKnown
+//     fails. Delete it when gVisor can be told to compare; "Why are the folders of a box
+//     cached by the sentry?" in RATIONALE.md has the numbers.
 package gvisorfix

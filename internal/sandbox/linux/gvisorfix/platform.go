@@ -89,9 +89,11 @@ func beneath(as platform.AddressSpace) platform.AddressSpace { return as.(*space
 
 // Switch implements platform.Context.
 func (t *thread) Switch(ctx pkgcontext.Context, mm platform.MemoryManager, ac *arch.Context64, cpu int32) (*linux.SignalInfo, hostarch.AccessType, error) {
+	cached.begin(ctx)
 	t.view.MemoryManager = mm
 	signal, access, err := t.Context.Switch(ctx, &t.view, ac, cpu)
 	t.view.MemoryManager = nil // which may be over before the thread is
+	cached.look(ctx)
 	return signal, access, err
 }
 
