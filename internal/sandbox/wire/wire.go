@@ -4,8 +4,9 @@
 // The two ends share one byte stream that the child inherits. It carries
 // frames: a little-endian header of the body's length (u32), the kind (u8) and
 // the instance's id (u32, chosen by the server, 0 for the process itself),
-// then the body: JSON for everything but output, which is raw. The first
-// frame each way is [Hello] and [Ready], with the protocol's version.
+// then the body: JSON for everything but bytes (output, layers, streams, what calls say
+// and are answered), which are raw. The first frame each way is [Hello] and [Ready], with
+// the protocol's version.
 //
 // The server's end trusts nothing that it reads: a guest may have broken out
 // into the process at the other end.
@@ -54,6 +55,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"sync"
 
 	"paddock/internal/fault"
@@ -357,13 +359,27 @@ func (c *Conn) writeLocked(kind Kind, id uint32, parts ...[]byte) error {
 	c.buffer = binary.LittleEndian.AppendUint32(c.buffer[:0], uint32(size))
 	c.buffer = append(c.buffer, byte(kind))
 	c.buffer = binary.LittleEndian.AppendUint32(c.buffer, id)
-	for _, p := range parts {
+	for k, p := range parts {
+		if len(p) >= largePart {
+			return c.writeLargeLocked(parts[k:])
+		}
 		c.buffer = append(c.buffer, p...)
 	}
 	_, err := c.stream.Write(c.buffer)
 	if cap(c.buffer) > 4*Window {
 		c.buffer = nil
 	}
+	return err
+}
+
+// largePart is how long a part is that is not copied: the kernel is given it as it lies
+// there.
+const largePart = 32 << 10
+
+// writeLargeLocked sends what is in the buffer, and parts behind it.
+func (c *Conn) writeLargeLocked(parts [][]byte) error {
+	all := append(net.Buffers{c.buffer}, parts...)
+	_, err := all.WriteTo(c.stream)
 	return err
 }
 
