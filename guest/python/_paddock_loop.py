@@ -163,12 +163,22 @@ def _send():
 
 
 def arrived(replies):
-    """Takes the host's answers: pairs of a call's number and what it says."""
-    for number, answer in replies or ():
+    """Takes the host's answers: a call's number, what it says and, where bytes lie behind
+    that, how many."""
+    for number, answer, *size in replies or ():
         future = _waiting.pop(number, None)
         if future is not None:
-            _settle(future, answer)
+            _settle(future, _with_bytes(number, answer, *size) if size else answer)
     _send()
+
+
+def _with_bytes(number, answer, size):
+    """The answer, whose value gets the bytes that lie behind it; None: they got lost."""
+    data = _call(b'{"op":"bytes","reply":%d}\n' % number)
+    value = answer.get("value") if isinstance(answer, dict) else None
+    if isinstance(value, dict):
+        value["bytes"] = data
+    return answer if len(data) == size else None
 
 
 def _settle(future, answer):

@@ -10,7 +10,6 @@ The host is told with every message, so that one whose answer got lost is made a
 a guest that was brought back to an earlier state learns that its streams were reset.
 """
 import _socket
-import binascii
 import errno
 import json
 import select as _select
@@ -20,7 +19,6 @@ import _paddock
 __builtins__ = __builtins__.copy()  # what the program makes of them is its own affair
 
 _call, _scan, _dumps = _paddock.call, json.JSONDecoder().scan_once, json.JSONEncoder(separators=(",", ":")).encode
-_a2b = binascii.a2b_base64
 _gaierror = _socket.gaierror
 _default_timeout = _socket.getdefaulttimeout
 _packed, _unpacked = _socket.inet_pton, _socket.inet_ntop
@@ -31,6 +29,7 @@ FIRST = 1_000_000   # file descriptors from here on are streams
 AT_ONCE = 256 << 10  # bytes that one message takes
 AHEAD = 64 << 10    # bytes that are taken at least where there are so many
 NOBODY = {"error": {"kind": "no_network", "message": "this session has no network"}}
+NOTHING = memoryview(b"")
 
 _names = {}     # made-up addresses: the names for which they stand
 _open = {}      # file descriptors: what is connected, or will be
@@ -50,8 +49,19 @@ def _line(op, fields):
 
 def ask(op, payload=b"", **fields):
     """Asks the host and waits; raises what an error stands for."""
-    answer = _call(b'{"op":"call"}\n' + message(op, payload, **fields))
-    return value_of(_scan(answer.decode(), 0)[0] if answer else NOBODY)
+    return value_of(said(_call(b'{"op":"call"}\n' + message(op, payload, **fields))))
+
+
+def said(answer):
+    """What the host says: a line of JSON, whose value gets the bytes that lie behind it."""
+    if not answer:
+        return NOBODY
+    end = answer.find(b"\n")
+    if end < 0:
+        return _scan(answer.decode(), 0)[0]
+    line = _scan(answer[:end].decode(), 0)[0]
+    line["value"]["bytes"] = memoryview(answer)[end + 1:]
+    return line
 
 
 def value_of(answer):
@@ -106,7 +116,7 @@ class Stream:
     def __init__(self, number, host, port):
         self.number, self.host, self.port = number, host, port
         self.sent = self.taken = 0
-        self.ahead = bytearray()
+        self.ahead = NOTHING
         self.ended = self.shut = False
         self.tls = False
 
@@ -115,17 +125,25 @@ class Stream:
 
     def arrived(self, value):
         """Takes what the host gave to a read."""
-        piece = _a2b(value.get("base64") or "")
+        piece = value["bytes"]
         self.taken += len(piece)
-        self.ahead += piece
+        self.put(piece)
         self.ended = not piece
+
+    def put(self, piece):
+        """Puts something behind what was taken ahead."""
+        self.ahead = memoryview(bytes(self.ahead) + piece if self.ahead else piece)
+
+    def drop(self, n):
+        """Takes the first bytes off what was taken ahead."""
+        self.ahead = self.ahead[n:] if n < len(self.ahead) else NOTHING
 
     def fill(self, most, timeout):
         """Waits until there is something to read, or the end."""
         if not self.ahead and not self.ended:
             answer = _call(b'{"op":"call"}\n' + self.read_message(most, timeout))
             try:
-                self.arrived(value_of(_scan(answer.decode(), 0)[0] if answer else NOBODY))
+                self.arrived(value_of(said(answer)))
             except BrokenPipeError as error:
                 raise ConnectionResetError(errno.ECONNRESET, error.strerror) from None
 
@@ -133,7 +151,7 @@ class Stream:
         self.fill(len(buffer), timeout)
         n = min(len(buffer), len(self.ahead))
         buffer[:n] = self.ahead[:n]
-        del self.ahead[:n]
+        self.drop(n)
         return n
 
     def write_message(self, piece):
@@ -291,7 +309,7 @@ class socket:
         if not stream.sent and not stream.tls:
             asked, n = greeting_in(bytes(view[:512]))
             if n:
-                stream.ahead += answer_to(stream.greet, asked["host"])
+                stream.put(answer_to(stream.greet, asked["host"]))
                 return n
         try:
             return stream.write(view, self._timeout)
@@ -310,8 +328,13 @@ class socket:
     def recv(self, n, flags=0):
         if n < 0:
             raise ValueError("negative buffersize in recv")
-        buffer = bytearray(min(n, max(AT_ONCE, len(self._stream.ahead))))
-        return bytes(buffer[:self.recv_into(buffer, 0, flags)])
+        stream = self._stream
+        if n:
+            self._fill(stream, n)
+        data = bytes(stream.ahead[:n])
+        if not flags & _socket.MSG_PEEK:
+            stream.drop(len(data))
+        return data
 
     def recv_into(self, buffer, nbytes=0, flags=0):
         stream, view = self._stream, memoryview(buffer).cast("B")
@@ -319,13 +342,16 @@ class socket:
             view = view[:nbytes]
         if not len(view):
             return 0
+        self._fill(stream, len(view))
+        n = min(len(view), len(stream.ahead))
+        view[:n] = stream.ahead[:n]
+        if not flags & _socket.MSG_PEEK:
+            stream.drop(n)
+        return n
+
+    def _fill(self, stream, most):
         try:
-            if flags & _socket.MSG_PEEK:
-                stream.fill(len(view), self._timeout)
-                n = min(len(view), len(stream.ahead))
-                view[:n] = stream.ahead[:n]
-                return n
-            return stream.read_into(view, self._timeout)
+            stream.fill(most, self._timeout)
         except TimeoutError:
             self._would_block()
             raise
@@ -346,7 +372,7 @@ class socket:
             stream.end()
         if how in (_socket.SHUT_RD, _socket.SHUT_RDWR):
             stream.ended = True
-            stream.ahead.clear()
+            stream.ahead = NOTHING
 
     def getpeername(self):
         return _sockaddr(self._stream.host, self._stream.port)

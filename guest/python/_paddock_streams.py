@@ -183,7 +183,7 @@ class Transport(asyncio.transports._FlowControlMixin, asyncio.Transport):
                 self._protocol.buffer_updated(stream.read_into(memoryview(buffer).cast("B"), 0))
             else:
                 data = bytes(stream.ahead)
-                stream.ahead.clear()
+                stream.ahead = _paddock_socket.NOTHING
                 self._protocol.data_received(data)
         except (SystemExit, KeyboardInterrupt):
             raise
@@ -257,7 +257,7 @@ class Transport(asyncio.transports._FlowControlMixin, asyncio.Transport):
 
     def _greeted(self, answer):
         stream = self._stream
-        stream.ahead += _paddock_socket.answer_to(_value_of, answer)
+        stream.put(_paddock_socket.answer_to(_value_of, answer))
         stream.tls = True
         if self._reading is not None:  # nothing came before this, and nothing gets lost
             self._reading.cancel()

@@ -1344,6 +1344,117 @@ P(1), E.A, N(1)""", "(P(x=1, z=[]), <E.A: 1>, N(a=1, b='b'))")
         self.assertEqual(outcome["exit_code"], 0)
 
 
+class Network(Case):
+    """Sockets. The host is played here: it has one stream, of what self.pieces are."""
+
+    CONNECT = "import socket, asyncio\ns = socket.create_connection(('198.18.0.1', 80))\n"
+
+    def setUp(self):
+        super().setUp()
+        self.guest.host = self.host
+        self.exec("import importlib, socket; importlib.reload(socket)")  # the guest's, in the place of this machine's
+        self.pieces, self.asked, self.begun, self.behind = [b"one\n", b"", b"two\nlines\x00\xff\n", b"x" * 300_000], [], {}, {}
+
+    def host(self, message):
+        head, _, body = message.partition(b"\n")
+        head = json.loads(head)
+        if head["op"] == "call":
+            return self.answer(body)
+        if head["op"] == "begin":
+            number = len(self.asked) + 1
+            self.begun[number] = body
+            self.asked.append(None)
+            return b"%d" % number
+        if head["op"] == "await":
+            return json.dumps(self.replies()).encode()
+        if head["op"] == "bytes":
+            return self.behind.pop(head["reply"], b"")
+        return self.guest.show(message)
+
+    def answer(self, body):
+        line, _, payload = body.partition(b"\n")
+        said = json.loads(line)
+        self.asked.append(said)
+        if said["op"] == "net.open":
+            return b'{"value":{"stream":7}}'
+        if said["op"] == "net.write":
+            return b'{"value":{"written":%d}}' % len(payload)
+        if said["op"] == "net.read":
+            whole = b"".join(self.pieces)
+            if said["at"] > len(whole):
+                return b'{"error":{"kind":"reset"}}'
+            at, ends = said["at"], [sum(map(len, self.pieces[:n + 1])) for n in range(len(self.pieces))]
+            return b'{"value":{}}\n' + whole[at:min([end for end in ends if end > at] + [len(whole)], default=0)][:said["max"]]
+        return b'{"value":{}}'
+
+    def replies(self):
+        replies = []
+        self.behind = {}
+        for number, body in self.begun.items():
+            line, found, data = self.answer(body).partition(b"\n")
+            replies.append([number, json.loads(line)] + [len(data)] * bool(found))
+            if found:
+                self.behind[number] = data
+        self.begun = {}
+        return replies
+
+    def run_to_end(self, code):
+        outcome = self.exec(code)
+        stdout, stderr = outcome.stdout, outcome.stderr
+        while outcome["status"] == "waiting":
+            outcome = self.guest.ask(op="resume", replies=self.replies())
+            stdout, stderr = stdout + outcome.stdout, stderr + outcome.stderr
+        outcome.stdout, outcome.stderr = stdout, stderr
+        return outcome
+
+    def test_what_is_read_is_the_bytes_behind_the_line(self):
+        whole = b"".join(self.pieces)
+        for code, want in (
+                ("s.recv(2), s.recv(2, socket.MSG_PEEK), s.recv(100), s.recv(0), s.recv(100)", (whole[:2], whole[2:4], whole[2:4], b"", whole[4:16])),
+                ("b = bytearray(5); s.recv_into(b), s.recv_into(b, 1), bytes(b)", (4, 1, b"tne\n\x00")),
+                ("b = bytearray(3); s.recv_into(b, 0, socket.MSG_PEEK), s.recv_into(b), bytes(b)", (3, 3, b"one")),
+                ("f = s.makefile('rb'); f.readline(), f.readline(), len(f.read()), f.read()", (b"one\n", b"two\n", 300_008, b"")),
+                ("import hashlib\nh = hashlib.sha1()\nwhile d := s.recv(1 << 20): h.update(d)\nh.hexdigest()", __import__("hashlib").sha1(whole).hexdigest()),
+        ):
+            with self.subTest(code):
+                self.gives(self.CONNECT + code, repr(want))
+
+    def test_reads_ask_for_what_was_not_read(self):
+        self.gives(self.CONNECT + "while s.recv(1 << 20): pass")
+        reads = [(said["at"], said["max"]) for said in self.asked if said["op"] == "net.read"]
+        self.assertEqual([at for at, _ in reads], [0, 4, 16, *range(16 + reads[0][1], 300_016, reads[0][1]), 300_016])
+
+    def test_awaited_bytes_are_taken(self):
+        whole = b"".join(self.pieces)
+        self.gives("import asyncio\nr, w = await asyncio.open_connection('198.18.0.1', 80)\nw.write(b'x'); await w.drain()\nawait r.read() == " + f"b'one\\ntwo\\nlines\\x00\\xff\\n' + {whole[16:17]!r} * {len(whole) - 16}", "True")
+        self.gives("import asyncio\nasync def f():\n    r, w = await asyncio.open_connection('198.18.0.1', 80)\n    n = len(await r.read()); w.close()\n    return n\nasyncio.run(f())", str(len(whole)))
+        self.gives("import asyncio, socket\ns = socket.socket(); s.setblocking(False); l = asyncio.get_running_loop()\nawait l.sock_connect(s, ('198.18.0.1', 80))\nawait l.sock_recv(s, 9), await l.sock_recv(s, 9)", "(b'one\\n', b'two\\nlines')")
+        self.assertEqual(self.behind, {})
+
+    def test_bytes_that_got_lost_are_asked_for_again(self):
+        lost = self.replies
+
+        def replies():
+            found = lost()
+            if self.behind and not self.lost:
+                self.behind.clear()
+                self.lost = True
+            return found
+
+        self.replies, self.lost = replies, False
+        self.gives("import asyncio\nr, w = await asyncio.open_connection('198.18.0.1', 80)\nlen(await r.read())", "300016")
+        self.assertTrue(self.lost)
+
+    def test_what_the_host_refuses_is_an_error(self):
+        self.exec(self.CONNECT)
+        self.pieces = []
+        self.gives("s.recv(9), s.recv(9)", "(b'', b'')")
+        self.pieces = [b"abc"]
+        self.gives(self.CONNECT + "s.recv(9)", "b'abc'")
+        self.pieces = []
+        self.fails("s.recv(9)", "ConnectionResetError")
+
+
 class Displays(Case):
     def shown(self, code):
         """What code shows, as (MIME type, data)."""

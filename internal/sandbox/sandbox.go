@@ -295,8 +295,8 @@ var ErrWaiting = errors.New("sandbox: the program waits, and is left as it is")
 
 // Call is something that a program asks of the host. What it says, and what answers
 // it, is a matter of the guest's: package bindings and the guests' module "servers"
-// know. An answer is JSON, of [MaxAnswer] bytes at most; an empty one, or a longer
-// one, says that nothing answers.
+// know. An answer is JSON and, where it carries bytes, a line feed and those, of
+// [MaxAnswer] bytes at most; an empty one, or a longer one, says that nothing answers.
 type Call struct {
 	// Number counts the calls of a run from 1, in the order of their coming.
 	Number int

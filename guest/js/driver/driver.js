@@ -120,6 +120,16 @@ export default function install(call) {
     return done(outcome);
   };
 
+  // withBytes is the answer of a reply; its value gets the bytes that lie behind it, if the
+  // reply says how many. Undefined: they got lost.
+  const withBytes = (reply) => {
+    const number = reply[0], answer = reply[1], size = reply[2];
+    if (size === undefined) return answer;
+    const bytes = host.bytes({ op: "bytes", reply: number });
+    if (typeof answer?.value === "object" && answer.value !== null) answer.value.bytes = bytes;
+    return bytes.length === size ? answer : undefined;
+  };
+
   const requests = {
     start(request) {
       seedRandom(request.seed);
@@ -161,7 +171,7 @@ export default function install(call) {
       const { replies } = request;
       if (state.status === "idle") return fail(new Error("there is no program that waits"));
       if (!replies) return '"ok"';
-      for (let i = 0; i < replies.length; i++) servers.arrived(replies[i][0], replies[i][1] ?? undefined);
+      for (let i = 0; i < replies.length; i++) servers.arrived(replies[i][0], withBytes(replies[i]) ?? undefined);
       return '"ok"';
     },
     poll,

@@ -277,7 +277,7 @@ export function makeFetch(send) {
           throw new TypeError("terminated", { cause: error.cause });
         }
         if (!open) return;
-        const piece = Uint8Array.fromBase64(value.base64 ?? "");
+        const piece = value.bytes;
         at += piece.length;
         if (piece.length > 0) return controller.enqueue(piece);
         close();

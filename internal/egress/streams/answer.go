@@ -62,11 +62,22 @@ const (
 	maxTimeout = time.Hour
 )
 
-// Answer answers a message. It waits until the message's own time is up, or ctx ends: the
-// answer to what was waited for is then that it took too long. All that is wrong with a
-// message or a stream is an answer, too.
+// rawHead is the line before the bytes of an answer that is not JSON alone.
+const rawHead = `{"value":{}}` + "\n"
+
+// raw is such an answer: its bytes lie behind headroom free ones, for that line.
+type raw []byte
+
+// Answer answers a message: with a line of JSON and, where bytes were read, a line feed and
+// these. It waits until the message's own time is up, or ctx ends: the answer to what was
+// waited for is then that it took too long. All that is wrong with a message or a stream is
+// an answer, too. The answer is the caller's to read, and not to change.
 func (t *Table) Answer(ctx context.Context, body []byte) []byte {
 	value, f := t.answer(ctx, body)
+	if b, ok := value.(raw); ok {
+		copy(b, rawHead)
+		return b
+	}
 	var out struct {
 		Value any      `json:"value,omitempty"`
 		Error *failure `json:"error,omitempty"`
@@ -149,10 +160,13 @@ func (s *stream) answerRead(ctx context.Context, m message) (any, *failure) {
 		m.Max = maxRead
 	}
 	b, err := s.take(ctx, m.At, m.Max)
-	if err != nil && err != io.EOF {
+	if err == io.EOF {
+		b, err = make([]byte, headroom), nil
+	}
+	if err != nil {
 		return nil, s.table.failureOf(err)
 	}
-	return map[string][]byte{"base64": b}, nil
+	return raw(b), nil
 }
 
 // noNetwork is the one answer where nothing may leave.

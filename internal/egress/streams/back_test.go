@@ -17,7 +17,7 @@ func TestAGuestThatWasBroughtBackGetsNoAnswerToAnotherRequest(t *testing.T) {
 	}
 	request := func(path string) string { return "GET " + path + " HTTP/1.1\r\nHost: local.test\r\n\r\n" }
 	write(0, request("/one"))
-	if s := table.ask(t, fmt.Sprintf(`{"op":"net.read","stream":%d,"at":0}`, n)); !strings.HasSuffix(string(s.Value.Base64), "/one") {
+	if s := table.ask(t, fmt.Sprintf(`{"op":"net.read","stream":%d,"at":0}`, n)); !strings.HasSuffix(string(s.Value.Bytes), "/one") {
 		t.Fatalf("%+v", s)
 	}
 	if s := write(0, request("/one")); s.Value.Written != len(request("/one")) {

@@ -15,7 +15,7 @@ type half struct {
 	most int
 
 	mu      sync.Mutex
-	bytes   []byte
+	queue   queue
 	end     error         // what a reader is told when there are no more bytes; nil: more may come
 	gone    error         // what a writer is told, and nobody reads any more; nil: somebody may
 	changed chan struct{} // closed, and another one, when something of this changes
@@ -29,30 +29,39 @@ func (h *half) changeLocked() {
 }
 
 // read gives what there is, or waits for it until one of done is closed: then late.
-func (h *half) read(p []byte, late error, done ...<-chan struct{}) (int, error) {
+func (h *half) read(p []byte, late error, done ...<-chan struct{}) (n int, err error) {
+	err = h.whenReady(len(p) == 0, late, done, func(q *queue) { n = q.read(p) })
+	return n, err
+}
+
+// take is read for at most so many bytes, which lie behind headroom free ones.
+func (h *half) take(most int, late error, done ...<-chan struct{}) (b []byte, err error) {
+	err = h.whenReady(false, late, done, func(q *queue) { b = q.take(most) })
+	return b, err
+}
+
+// whenReady waits until there are bytes, and calls f with them; or at once, if f wants
+// none.
+func (h *half) whenReady(none bool, late error, done []<-chan struct{}, f func(q *queue)) error {
 	for {
 		h.mu.Lock()
 		if h.gone != nil {
 			defer h.mu.Unlock()
-			return 0, h.gone
+			return h.gone
 		}
 		if isClosed(done) {
 			defer h.mu.Unlock()
-			return 0, late
+			return late
 		}
-		if len(h.bytes) > 0 || len(p) == 0 {
-			n := copy(p, h.bytes)
-			h.bytes = h.bytes[n:]
-			if len(h.bytes) == 0 {
-				h.bytes = nil // what was large once is not kept
-			}
+		if h.queue.len() > 0 || none {
+			defer h.mu.Unlock()
+			f(&h.queue)
 			h.changeLocked()
-			h.mu.Unlock()
-			return n, nil
+			return nil
 		}
 		if h.end != nil {
 			defer h.mu.Unlock()
-			return 0, h.end
+			return h.end
 		}
 		changed := h.changed
 		h.mu.Unlock()
@@ -73,8 +82,8 @@ func (h *half) write(p []byte, late error, done ...<-chan struct{}) (n int, err 
 		case isClosed(done):
 			err = late
 		default:
-			if room := min(h.most-len(h.bytes), len(p)-n); room > 0 {
-				h.bytes = append(h.bytes, p[n:n+room]...)
+			if room := min(h.most-h.queue.len(), len(p)-n); room > 0 {
+				h.queue.put(p[n:n+room], h.most)
 				n += room
 				h.changeLocked()
 			}
@@ -103,7 +112,8 @@ func (h *half) leave(why error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.gone == nil {
-		h.gone, h.bytes = why, nil
+		h.gone = why
+		h.queue.drop()
 		h.changeLocked()
 	}
 }
@@ -112,7 +122,7 @@ func (h *half) leave(why error) {
 func (h *half) ready() (ready bool, changed <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return len(h.bytes) > 0 || h.end != nil || h.gone != nil, h.changed
+	return h.queue.len() > 0 || h.end != nil || h.gone != nil, h.changed
 }
 
 func isClosed(done []<-chan struct{}) bool {
@@ -170,9 +180,10 @@ func (c *conn) Write(p []byte) (int, error) {
 	return c.out.write(p, os.ErrDeadlineExceeded, c.writer.wait())
 }
 
-// readContext and writeContext do so until ctx ends.
-func (c *conn) readContext(ctx context.Context, p []byte) (int, error) {
-	return c.in.read(p, os.ErrDeadlineExceeded, ctx.Done())
+// take is Read for at most so many bytes, which lie behind headroom free ones; it and
+// writeContext wait until ctx ends.
+func (c *conn) take(ctx context.Context, most int) ([]byte, error) {
+	return c.in.take(most, os.ErrDeadlineExceeded, ctx.Done())
 }
 
 func (c *conn) writeContext(ctx context.Context, p []byte) (int, error) {

@@ -123,7 +123,7 @@ func TestAReadEndsWithItsContext(t *testing.T) {
 		a, _ := newPipe(4)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := a.readContext(ctx, make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		if _, err := a.take(ctx, 1); !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Error(err)
 		}
 	})

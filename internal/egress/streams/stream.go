@@ -102,8 +102,8 @@ func (s *stream) touch() { s.idle.Reset(s.table.config.Idle) }
 
 var errReset = errors.New("the stream has gone on without the program")
 
-// take gives up to most bytes from that one on, or waits for them; io.EOF at the end,
-// os.ErrDeadlineExceeded when ctx ended before there were any.
+// take gives up to most bytes from that one on, or waits for them, behind headroom free
+// ones; io.EOF at the end, os.ErrDeadlineExceeded when ctx ended before there were any.
 func (s *stream) take(ctx context.Context, at int64, most int) ([]byte, error) {
 	if !s.reading.take(ctx) {
 		return nil, os.ErrDeadlineExceeded
@@ -114,16 +114,15 @@ func (s *stream) take(ctx context.Context, at int64, most int) ([]byte, error) {
 		return nil, errReset
 	}
 	if again := s.given[at-before:]; len(again) > 0 {
-		return again[:min(len(again), most)], nil
+		return append(make([]byte, headroom), again[:min(len(again), most)]...), nil
 	}
-	b := make([]byte, min(most, s.table.config.Buffer)) // more is never there
-	n, err := s.near.readContext(ctx, b)
-	if n == 0 {
+	b, err := s.near.take(ctx, most)
+	if err != nil {
 		return nil, err
 	}
-	s.given = b[:n]
-	s.read += int64(n)
-	return s.given, nil
+	s.given = b[headroom:]
+	s.read += int64(len(s.given))
+	return b, nil
 }
 
 // put writes what the stream has not got of bytes from that one on, and tells how many

@@ -106,7 +106,6 @@ type said struct {
 	Value struct {
 		Stream     int
 		Written    int
-		Base64     []byte
 		Readable   []int
 		Addresses  []string
 		Status     int
@@ -114,6 +113,7 @@ type said struct {
 		URL        string
 		Redirected bool
 		Headers    [][2]string
+		Bytes      []byte `json:"-"` // behind the line
 	}
 	Error struct{ Kind, Message string }
 }
@@ -129,10 +129,14 @@ func (t *Table) ask(tb testing.TB, line string, payload ...string) said {
 		tb.Errorf("%s is not taken for a message", line)
 	}
 	var s said
-	answer := t.Answer(tb.Context(), []byte(body))
+	answer, behind, isRaw := bytes.Cut(t.Answer(tb.Context(), []byte(body)), []byte("\n"))
 	if err := json.Unmarshal(answer, &s); err != nil {
 		tb.Fatalf("%s: %v", answer, err)
 	}
+	if read := strings.HasPrefix(line, `{"op":"net.read"`) && s.Error.Kind == ""; isRaw != read {
+		tb.Errorf("%s is answered %q and, behind a line feed: %t, %q", line, answer, isRaw, behind)
+	}
+	s.Value.Bytes = behind
 	return s
 }
 
@@ -155,10 +159,10 @@ func (t *Table) all(tb testing.TB, stream, at int) string {
 		if s.Error.Kind != "" {
 			tb.Fatalf("%+v", s.Error)
 		}
-		if len(s.Value.Base64) == 0 {
+		if len(s.Value.Bytes) == 0 {
 			return string(got)
 		}
-		got = append(got, s.Value.Base64...)
+		got = append(got, s.Value.Bytes...)
 	}
 }
 
@@ -212,11 +216,11 @@ func TestWhatGotLostIsGivenAgain(t *testing.T) {
 		return table.ask(t, fmt.Sprintf(`{"op":"net.read","stream":%d,"at":%d,"max":%d}`, n, at, most))
 	}
 	first := read(0, 10)
-	if again := read(0, 4); string(again.Value.Base64) != string(first.Value.Base64[:4]) {
-		t.Errorf("%q after %q", again.Value.Base64, first.Value.Base64)
+	if again := read(0, 4); string(again.Value.Bytes) != string(first.Value.Bytes[:4]) {
+		t.Errorf("%q after %q", again.Value.Bytes, first.Value.Bytes)
 	}
-	if again := read(4, 100); string(again.Value.Base64) != string(first.Value.Base64[4:]) {
-		t.Errorf("%q after %q", again.Value.Base64, first.Value.Base64)
+	if again := read(4, 100); string(again.Value.Bytes) != string(first.Value.Bytes[4:]) {
+		t.Errorf("%q after %q", again.Value.Bytes, first.Value.Bytes)
 	}
 	if got := table.all(t, n, 10); !strings.HasSuffix(got, "GET http://local.test/path") {
 		t.Errorf("%q", got)
@@ -260,7 +264,7 @@ func TestStreamsAreBounded(t *testing.T) {
 		n := open[0]
 		table.ask(t, fmt.Sprintf(`{"op":"net.write","stream":%d,"at":0}`, n), "GET /large HTTP/1.1\r\nHost: local.test\r\nConnection: close\r\n\r\n")
 		synctest.Wait()
-		if got := len(table.find(n).near.in.bytes); got > 4096 {
+		if got := len(table.find(n).near.in.queue.buffer); got > 4096+headroom {
 			t.Errorf("%d bytes are kept", got)
 		}
 		n = open[1]
@@ -336,10 +340,10 @@ func TestClosingATableEndsWhatIsUnderWay(t *testing.T) {
 			defer close(ended)
 			for at := 0; ; {
 				s := table.ask(t, fmt.Sprintf(`{"op":"net.read","stream":%d,"at":%d}`, n, at))
-				if s.Error.Kind != "" || len(s.Value.Base64) == 0 {
+				if s.Error.Kind != "" || len(s.Value.Bytes) == 0 {
 					return
 				}
-				at += len(s.Value.Base64)
+				at += len(s.Value.Bytes)
 			}
 		}()
 		synctest.Wait()
@@ -507,13 +511,13 @@ func TestAChangedPolicyEndsStreams(t *testing.T) {
 	s := table.ask(t, fmt.Sprintf(`{"op":"net.open","host":"example.com","port":%d}`, server.Listener.Addr().(*net.TCPAddr).Port))
 	table.ask(t, fmt.Sprintf(`{"op":"net.write","stream":%d,"at":0}`, s.Value.Stream), fmt.Sprintf("GET /hang HTTP/1.1\r\nHost: example.com:%d\r\n\r\n", server.Listener.Addr().(*net.TCPAddr).Port))
 	r := table.ask(t, fmt.Sprintf(`{"op":"net.read","stream":%d,"at":0}`, s.Value.Stream))
-	if len(r.Value.Base64) == 0 {
+	if len(r.Value.Bytes) == 0 {
 		t.Fatalf("%+v", r)
 	}
 	table.config.Proxy.SetPolicy(egress.Policy{})
-	for at := len(r.Value.Base64); ; at += len(r.Value.Base64) {
+	for at := len(r.Value.Bytes); ; at += len(r.Value.Bytes) {
 		r = table.ask(t, fmt.Sprintf(`{"op":"net.read","stream":%d,"at":%d}`, s.Value.Stream, at))
-		if r.Error.Kind != "" || len(r.Value.Base64) == 0 {
+		if r.Error.Kind != "" || len(r.Value.Bytes) == 0 {
 			break
 		}
 	}

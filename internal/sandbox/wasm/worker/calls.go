@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"bytes"
 	"encoding/json"
 	"math"
 	"time"
@@ -9,7 +10,12 @@ import (
 )
 
 // calls are what a program asks of the host, as the guest's driver takes it.
-type calls struct{ *serve.Ends }
+type calls struct {
+	*serve.Ends
+	// behind are the bytes that came behind the JSON of the replies that the driver was
+	// given last, by the calls' numbers: until it takes them, or is given the next ones.
+	behind map[uint32][]byte
+}
 
 // call has the host answer a call while the guest waits in it. Without an answer
 // nobody answers, or the program has to end: then it is told so as well.
@@ -30,7 +36,7 @@ func (in *instance) await(seconds *float64) []json.RawMessage {
 	case <-in.mustEnd():
 		in.interruptHere()
 	}
-	return calls{in.ends}.replies()
+	return in.calls.replies()
 }
 
 // after is a timer of so many seconds; nil: none, which never fires.
@@ -62,26 +68,52 @@ func (in *instance) interruptHere() {
 	}
 }
 
-// replies are those that came, as the driver takes them: pairs of a call's number and
-// its answer; null where nothing answered.
-func (c calls) replies() []json.RawMessage {
+// replies are those that came, as the driver takes them: a call's number and its answer,
+// which is null where nothing answered. Where bytes lie behind the answer, how many these
+// are comes third: then take gives them.
+func (c *calls) replies() []json.RawMessage {
+	clear(c.behind)
 	var all []json.RawMessage
 	for _, r := range c.Calls.Take() {
-		body := json.RawMessage(r.Body)
+		body, behind, isRaw := bytes.Cut(r.Body, []byte{'\n'})
+		if isRaw && !json.Valid(body) {
+			body, isRaw = r.Body, false
+		}
 		if len(body) == 0 {
-			body = json.RawMessage("null")
+			body = []byte("null")
 		}
-		pair, err := json.Marshal([]any{r.Number, body})
+		reply := []any{r.Number, json.RawMessage(body)}
+		if isRaw {
+			reply = append(reply, len(behind))
+		}
+		text, err := json.Marshal(reply)
 		if err != nil { // what is not JSON is not an answer
-			pair, _ = json.Marshal([]any{r.Number, nil})
+			text, _ = json.Marshal([]any{r.Number, nil})
+		} else if len(behind) > 0 && isRaw {
+			c.keep(r.Number, behind)
 		}
-		all = append(all, pair)
+		all = append(all, text)
 	}
 	return all
 }
 
+func (c *calls) keep(number uint32, behind []byte) {
+	if c.behind == nil {
+		c.behind = map[uint32][]byte{}
+	}
+	c.behind[number] = behind
+}
+
+// take gives, once, the bytes that came behind the answer to a call; none, where there
+// are none.
+func (c *calls) take(number uint32) []byte {
+	b := c.behind[number]
+	delete(c.behind, number)
+	return b
+}
+
 // suspended reports whether the run may be left as it waits now.
-func (c calls) suspended() bool {
+func (c *calls) suspended() bool {
 	select {
 	case <-c.quiet():
 		return true
@@ -92,7 +124,7 @@ func (c calls) suspended() bool {
 
 // quiet is closed when the run may be left as it waits now, for calls; nil: it waits
 // for none.
-func (c calls) quiet() <-chan struct{} {
+func (c *calls) quiet() <-chan struct{} {
 	if len(c.Calls.Waits()) == 0 {
 		return nil
 	}

@@ -59,6 +59,7 @@ type instance struct {
 	began  time.Duration  // the thread's CPU time when this run began
 	cpu    time.Duration  // what the runs before it took
 	answer []byte         // the host's answer that the guest will take
+	calls  calls          // those that were begun
 	script scriptHost     // what a JavaScript program asks
 	closed bool
 }
@@ -67,6 +68,7 @@ type instance struct {
 func (in *instance) connect(conn *wire.Conn) {
 	in.ends = serve.NewEnds(conn, in.id)
 	in.in = input{Ends: in.ends}
+	in.calls = calls{Ends: in.ends}
 }
 
 // Ends are where its runs meet the server.
@@ -200,6 +202,7 @@ func (in *instance) message(message []byte) ([]byte, error) {
 		Op      string   `json:"op"`
 		MIME    string   `json:"mime"`
 		Call    uint32   `json:"call"`
+		Reply   uint32   `json:"reply"`
 		Timeout *float64 `json:"timeout"`
 		FD      int      `json:"fd"`
 		To      int      `json:"to"`
@@ -215,6 +218,8 @@ func (in *instance) message(message []byte) ([]byte, error) {
 	case "begin":
 		number, _ := in.ends.Calls.Begin(data)
 		return strconv.AppendUint(nil, uint64(number), 10), nil
+	case "bytes":
+		return in.calls.take(m.Reply), nil
 	case "giveUp":
 		in.ends.Calls.GiveUp(m.Call)
 		return []byte(`{}`), nil

@@ -39,6 +39,11 @@ func hostCall(in *instance, stack []uint64) {
 				stack[0] = 0
 			}
 			return
+		} else if asked.Op == "bytes" && !in.script.draining {
+			if stack[0], err = newArray(m, in.calls.take(asked.Reply)); err != nil {
+				stack[0] = 0
+			}
+			return
 		} else if asked.Op != "" {
 			answer = in.script.serve(asked, payload)
 		}
@@ -46,7 +51,7 @@ func hostCall(in *instance, stack []uint64) {
 	var value uint64
 	var err error
 	if asked.Raw && answer[0] == '=' {
-		value, err = newArray(m, answer[1:])
+		value, err = newArray(m, []byte(answer[1:]))
 	} else {
 		value, err = newString(m, answer)
 	}
@@ -103,6 +108,7 @@ type hostMessage struct {
 	Flags  string  `json:"flags"`  // of open: r, w, a (append), c (create), x (exclusive), t (truncate)
 	Offset *int64  `json:"offset"` // of fread and fwrite: none is where the descriptor is
 	Name   string  `json:"name"`   // of hash: the algorithm
+	Reply  uint32  `json:"reply"`  // of bytes: the call behind whose answer they came
 	Key    []byte  `json:"key"`    // of hash: an HMAC with this key
 }
 

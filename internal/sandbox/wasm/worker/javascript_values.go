@@ -65,7 +65,7 @@ func free(m machine, values ...uint64) error {
 }
 
 // putString puts text and a zero into the guest's heap.
-func putString(m machine, text string) (uint64, error) {
+func putString[T string | []byte](m machine, text T) (uint64, error) {
 	p, err := m.call("wasm_malloc", uint64(len(text)+1))
 	if err != nil {
 		return 0, err
@@ -128,7 +128,7 @@ func getString(m machine, value uint64) (string, error) {
 }
 
 // newArray makes a Uint8Array.
-func newArray(m machine, content string) (uint64, error) {
+func newArray(m machine, content []byte) (uint64, error) {
 	p, err := putString(m, content)
 	if err != nil {
 		return 0, err
@@ -143,7 +143,7 @@ func newArray(m machine, content string) (uint64, error) {
 
 // getBytes gives what is in a Uint8Array; nothing when value is none.
 func getBytes(m machine, value uint64) (string, error) {
-	p, err := putString(m, string(make([]byte, 16))) // offset, length, size of an item, length of all
+	p, err := putString(m, make([]byte, 16)) // offset, length, size of an item, length of all
 	if err != nil {
 		return "", err
 	}

@@ -163,6 +163,7 @@ func (in *instance) execute(body wire.RunBody, request any) (exit sandbox.Exit, 
 	o, err := in.runToCompletion(request)
 	waits = in.ends.Calls.Waits()
 	in.ends.Calls.End()
+	clear(in.calls.behind)
 	cause := in.end()
 	refused := in.vm.memory.Refused()
 	exit = sandbox.Exit{
@@ -220,15 +221,14 @@ func memoryError() *sandbox.ProgramError {
 // replies to calls, and leaves one that waits for calls when it has been suspended.
 func (in *instance) runToCompletion(request any) (outcome, error) {
 	soft, hard := in.ends.Control.Stops()
-	asked := calls{in.ends}
 	for {
 		o, err := in.ask(request)
 		if err != nil || o.Status != serve.StatusWaiting {
 			return o, err
 		}
 		interrupted := in.interruptedIn(o.Timeout, soft, hard)
-		replies := asked.replies()
-		if !interrupted && len(replies) == 0 && asked.suspended() {
+		replies := in.calls.replies()
+		if !interrupted && len(replies) == 0 && in.calls.suspended() {
 			return o, nil
 		}
 		request = map[string]any{"op": "resume", "replies": replies}
@@ -257,7 +257,7 @@ func (in *instance) interruptedIn(seconds *float64, soft, hard <-chan struct{}) 
 		return false
 	case <-in.ends.Calls.News():
 		return false
-	case <-calls{in.ends}.quiet():
+	case <-in.calls.quiet():
 		return false
 	case <-soft:
 		in.nudge.done = true
