@@ -188,6 +188,7 @@ var outside = map[string][]string{
 	"kernel.org/pub/linux/libs/security/libcap/psx": {"internal/sandbox/linux", "internal/sandbox/wasm/confine"},
 	"golang.org/x/sys":                              {"tests/bench", "internal/bindings/upstream", "internal/image", "internal/sandbox/linux", "internal/sandbox/linux/gvisorfix", "internal/mcpserver/transport", "internal/sandbox/linux/agent", "internal/sandbox/wasm", "internal/sandbox/wasm/confine", "internal/sandbox/wasm/linear", "internal/sandbox/wasm/wasi", "internal/sandbox/wasm/worker", "internal/workspace", "internal/lock", "internal/limit", "internal/blob", "internal/atomicfile"},
 	"golang.org/x/sync":                             {"internal/share"},
+	"golang.org/x/term":                             {"internal/cli"},
 	"golang.org/x/text":                             {"internal/bindings/schema", "internal/skill"},
 	"golang.org/x/time":                             {"internal/limit"},
 	"modernc.org/sqlite":                            {"internal/bindings/catalog", "internal/store"},

@@ -20,8 +20,8 @@ type configCommand struct{ *cli }
 func (cmd configCommand) command() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "config",
-		Short: "Check and show the configuration",
-		Long: `Checks and shows the configuration: paddock.toml in the current folder where
+		Short: "Write, check and show the configuration",
+		Long: `Writes, checks and shows the configuration: paddock.toml in the current folder where
 that is trusted (paddock trust), or the user's (or --config FILE), the environment
 and flags. Each key of a section is also the variable PADDOCK_SECTION_KEY.`,
 	}
@@ -48,7 +48,7 @@ Exit codes: 0 done, 1 the configuration has mistakes, 2 wrong usage.`,
 	}
 	jsonFlag(check, &checkJSON)
 	jsonFlag(show, &showJSON)
-	c.AddCommand(check, show)
+	c.AddCommand(check, show, cmd.initCommand())
 	return c
 }
 

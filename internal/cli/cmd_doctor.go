@@ -28,6 +28,9 @@ type finding struct {
 	Status string `json:"status"` // ok, weak or bad
 	Detail string `json:"detail"`
 	Hint   string `json:"hint,omitempty"` // what to change
+	// fix changes it, and fixed says what that did; nil: a person has to.
+	fix   func() error
+	fixed string
 }
 
 // The statuses of a finding. Code can run unless something is bad.
@@ -40,6 +43,8 @@ const (
 // diagnosis is what the doctor found.
 type diagnosis struct {
 	OK         bool            `json:"ok"`
+	Summary    []string        `json:"summary"` // what a user can do here
+	Fixed      []string        `json:"fixed,omitempty"`
 	Build      buildInfo       `json:"build"`
 	ConfigFile string          `json:"config_file"`
 	Ignored    string          `json:"ignored_config_file,omitempty"`
@@ -71,27 +76,54 @@ type protectionJSON struct {
 }
 
 func (cmd doctorCommand) command() *cobra.Command {
-	var asJSON bool
+	var asJSON, fix bool
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Tell what works on this machine, what does not, and what to change",
 		Long: `Looks at the configuration, the folders, the interpreters and the walls around
-them, and runs a small program in each interpreter. Each line is ok, weak
-(code runs, with less around it) or bad.
+them, and runs a small program in each interpreter. Three lines say what a user can do
+here; each line after them is ok, weak (code runs, with less around it) or bad. --fix
+changes what paddock can change by itself, and looks again.
 
 Exit codes: 0 code can run, 1 it cannot, 2 wrong usage.`,
 		Args: count(0, 0, ""),
-		RunE: func(c *cobra.Command, _ []string) error { return cmd.doctor(c, asJSON) },
+		RunE: func(c *cobra.Command, _ []string) error { return cmd.doctor(c, asJSON, fix) },
 	}
+	c.Flags().BoolVar(&fix, "fix", false, "fix what can be fixed: rights of files and folders")
 	jsonFlag(c, &asJSON)
 	return c
 }
 
-func (cmd doctorCommand) doctor(c *cobra.Command, asJSON bool) error {
+func (cmd doctorCommand) doctor(c *cobra.Command, asJSON, fix bool) error {
 	err := cmd.load(c)
 	if cmd.Config == nil {
 		return err // there is no place to look at
 	}
+	d := cmd.look(c, err)
+	if fix {
+		if fixed := d.repair(); len(fixed) > 0 {
+			d = cmd.look(c, err)
+			d.Fixed = fixed
+		}
+	}
+	if c.Context().Err() != nil {
+		return context.Cause(c.Context())
+	}
+	d.OK = !slices.ContainsFunc(d.Findings, func(f finding) bool { return f.Status == bad })
+	d.summarize()
+	if asJSON {
+		err = cmd.printJSON(d)
+	} else {
+		err = cmd.printDiagnosis(d)
+	}
+	if err == nil && !d.OK {
+		err = exit(exitFailed)
+	}
+	return err
+}
+
+// look looks at everything; err is what is wrong with the configuration.
+func (cmd doctorCommand) look(c *cobra.Command, err error) *diagnosis {
 	d := &diagnosis{Build: build(), ConfigFile: cmd.Config.File, Ignored: cmd.Config.Ignored, StateDir: cmd.StateDir, CacheDir: cmd.CacheDir, Isolations: []isolationJSON{}}
 	if err == nil {
 		d.add("configuration", good, cmd.aboutConfig(), "")
@@ -107,20 +139,9 @@ func (cmd doctorCommand) doctor(c *cobra.Command, asJSON bool) error {
 		}
 		d.add("working folder", good, place+" is not read: "+cmd.whyIgnored(place), "paddock trust shows it and asks whether it may count")
 	}
+	cmd.examineRights(d)
 	cmd.examine(c.Context(), d)
-	if c.Context().Err() != nil {
-		return context.Cause(c.Context())
-	}
-	d.OK = !slices.ContainsFunc(d.Findings, func(f finding) bool { return f.Status == bad })
-	if asJSON {
-		err = cmd.printJSON(d)
-	} else {
-		err = cmd.printDiagnosis(d)
-	}
-	if err == nil && !d.OK {
-		err = exit(exitFailed)
-	}
-	return err
+	return d
 }
 
 func (d *diagnosis) add(name, status, detail, hint string) {
@@ -272,14 +293,26 @@ func (cmd doctorCommand) printDiagnosis(d *diagnosis) error {
 			rows = append(rows, []string{"", "", "→ " + plain(f.Hint)})
 		}
 	}
+	for _, line := range d.Summary {
+		fmt.Fprintln(cmd.stdout, plain(line))
+	}
+	fmt.Fprintln(cmd.stdout)
+	for _, line := range d.Fixed {
+		fmt.Fprintln(cmd.stdout, "fixed: "+plain(line))
+	}
 	fmt.Fprintln(cmd.stdout, d.Build)
-	if err := cmd.printTable(rows); err != nil {
+	statuses := map[string]colour{good: green, weak: yellow, bad: red}
+	err := cmd.printPainted(rows, func(_ int, line string) string {
+		status, _, _ := strings.Cut(line, " ")
+		return paint(cmd.stdout, statuses[status], status) + line[len(status):]
+	})
+	if err != nil {
 		return err
 	}
 	verdict := "code can run here"
 	if !d.OK {
 		verdict = "code cannot run here"
 	}
-	_, err := fmt.Fprintln(cmd.stdout, verdict)
+	_, err = fmt.Fprintln(cmd.stdout, verdict)
 	return err
 }

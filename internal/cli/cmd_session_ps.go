@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 	"time"
@@ -15,7 +14,7 @@ import (
 
 // processCommands are about what works in the background of sessions.
 func (cmd sessionCommand) processCommands() []*cobra.Command {
-	var asJSON bool
+	var asJSON, follow bool
 	var principal, signal string // of the command that runs
 	ps := &cobra.Command{
 		Use: "ps ID", Short: "List what works in the background of a session",
@@ -31,12 +30,13 @@ Exit codes: 0 done, 1 failed or no such session, 2 wrong usage.`,
 	logs := &cobra.Command{
 		Use: "logs ID", Short: "Print what was printed in the background of a session",
 		Long: `Prints the end of what the processes of a Linux session printed while no call was
-going on: 256 KiB of each interpreter are kept.
+going on: 256 KiB of each interpreter are kept. With -f it goes on until nothing
+works in the session any more, or Ctrl-C.
 
 Exit codes: 0 done, 1 failed or no such session, 2 wrong usage.`,
 		Args: count(1, 1, "the id of a session"),
 		RunE: func(c *cobra.Command, args []string) error {
-			return cmd.printBackground(c, principal, args[0])
+			return cmd.printBackground(c, principal, args[0], follow)
 		},
 	}
 	kill := &cobra.Command{
@@ -50,6 +50,7 @@ Exit codes: 0 all were signalled, 1 failed or no such process, 2 wrong usage.`,
 		},
 	}
 	jsonFlag(ps, &asJSON)
+	logs.Flags().BoolVarP(&follow, "follow", "f", false, "print what comes as well")
 	kill.Flags().StringVar(&signal, "signal", "TERM", "the `NAME` of the signal: TERM, KILL, INT, HUP, USR1, USR2, STOP or CONT")
 	all := []*cobra.Command{ps, logs, kill}
 	for _, one := range all {
@@ -107,25 +108,6 @@ func (cmd sessionCommand) listProcesses(c *cobra.Command, principal, text string
 			})
 		}
 		return cmd.printList(asJSON, "processes", list, rows)
-	})
-}
-
-func (cmd sessionCommand) printBackground(c *cobra.Command, principal, text string) error {
-	return cmd.ofSession(c, principal, text, func(ctx context.Context, m *session.Manager, o session.Owner, id session.ID) error {
-		all, err := m.Printed(ctx, o, id)
-		if err != nil {
-			return err
-		}
-		for _, one := range all {
-			text := lines(strings.ToValidUTF8(string(one.Data), "\uFFFD"))
-			if len(all) > 1 {
-				text = one.Runtime + ":\n" + text
-			}
-			if _, err := io.WriteString(cmd.stdout, text); err != nil {
-				return err
-			}
-		}
-		return nil
 	})
 }
 

@@ -27,7 +27,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage; paddock run has its own.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		CompletionOptions: cobra.CompletionOptions{
-			HiddenDefaultCmd: true,
+			DisableDefaultCmd: true, // completionCommand is ours
 		},
 	}
 	root.Version = build().Version
@@ -48,6 +48,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage; paddock run has its own.`,
 		runCommand{cl}, mcpCommand{cl}, serveCommand{cl}, sessionCommand{cl}, skillCommand{cl}, imageCommand{cl},
 		serverCommand{cl}, secretCommand{cl}, tokenCommand{cl}, auditCommand{cl}, approvalsCommand{cl},
 		doctorCommand{cl}, prepareCommand{cl}, setupCommand{cl}, configCommand{cl}, trustCommand{cl}, versionCommand{cl},
+		completionCommand{cl}, manCommand{cl},
 	} {
 		root.AddCommand(of.command())
 	}
@@ -56,6 +57,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage; paddock run has its own.`,
 			group(c)
 		}
 	}
+	cl.completeAll(root)
 	return root
 }
 

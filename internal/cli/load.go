@@ -16,7 +16,6 @@ import (
 	"paddock/internal/config"
 	"paddock/internal/fault"
 	"paddock/internal/privatefile"
-	"paddock/internal/telemetry"
 	"paddock/internal/trust"
 )
 
@@ -81,7 +80,7 @@ func (cl *cli) load(c *cobra.Command) error {
 	}
 	var err error
 	cl.Config, err = config.Load(cl.Source)
-	cl.Log = telemetry.NewLogger(cl.stderr, cl.Config.Logging.Level, cl.Config.Logging.Structured)
+	cl.Log = cl.newLog(c)
 	if cl.Config.Ignored != "" {
 		cl.tellIgnored(c)
 	}
@@ -201,13 +200,22 @@ func (cl *cli) explainFolder(err error) error {
 // warnOfSecrets says when every user of this machine can read a secret in the
 // configuration.
 func (cl *cli) warnOfSecrets() {
+	for _, key := range cl.exposedSecrets() {
+		cl.say("warning", cl.Config.File+" has "+key+", and every user of this machine can read it")
+		cl.say("hint", "chmod 600 "+cl.Config.File)
+	}
+}
+
+// exposedSecrets are the keys of secrets in the configuration that every user of this
+// machine can read.
+func (cl *cli) exposedSecrets() (exposed []string) {
 	file := cl.Config.File
 	if file == "" || runtime.GOOS == "windows" {
-		return
+		return nil
 	}
 	info, err := os.Stat(file)
 	if err != nil || info.Mode()&0o004 == 0 {
-		return
+		return nil
 	}
 	keys := []string{"transport_http.auth_token", "registries.credentials"}
 	for name, s := range cl.Config.Servers {
@@ -218,10 +226,10 @@ func (cl *cli) warnOfSecrets() {
 	slices.Sort(keys)
 	for _, key := range keys {
 		if strings.HasPrefix(cl.Config.Origin(key), file+":") {
-			cl.say("warning", file+" has "+key+", and every user of this machine can read it")
-			cl.say("hint", "chmod 600 "+file)
+			exposed = append(exposed, key)
 		}
 	}
+	return exposed
 }
 
 // aboutConfig says which configuration counts.

@@ -45,6 +45,7 @@ func (cl *cli) owners(principal string) ([]session.Owner, error) {
 // chosen finds the session that a person means: by its id, by its name, or by the beginning
 // of its id where no other session of the owners begins so.
 func chosen(m *session.Manager, owners []session.Owner, text string) (session.Owner, session.ID, error) {
+	text = strings.TrimSuffix(text, "…") // as a table shows an id that it has no room for
 	var unknown error
 	for _, o := range owners {
 		_, err := m.Info(o, session.ID(text))

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -61,8 +60,11 @@ func (cl *cli) report(err error) {
 // say prints one message for people. What others wrote may be in it: nothing of that
 // reaches the terminal as more than text.
 func (cl *cli) say(kind, message string) {
-	fmt.Fprintf(cl.stderr, "paddock: %s: %s\n", kind, plainLines(strings.TrimRight(message, "\n")))
+	fmt.Fprintf(cl.stderr, "paddock: %s: %s\n", paint(cl.stderr, kinds[kind], kind), plainLines(strings.TrimRight(message, "\n")))
 }
+
+// kinds are the colours of messages.
+var kinds = map[string]colour{"error": red, "warning": yellow, "hint": cyan, "notice": cyan, "waiting": yellow, "session": green}
 
 func (cl *cli) panicked(v any) {
 	cl.say("error", fmt.Sprintf("paddock made a mistake: %v", v))
@@ -84,15 +86,6 @@ func (cl *cli) printJSON(v any) error {
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
 	return e.Encode(v)
-}
-
-// printTable prints rows in columns; the first is the heading.
-func (cl *cli) printTable(rows [][]string) error {
-	w := tabwriter.NewWriter(cl.stdout, 0, 8, 2, ' ', 0)
-	for _, r := range rows {
-		fmt.Fprintln(w, strings.TrimRight(strings.Join(r, "\t"), "\t"))
-	}
-	return w.Flush()
 }
 
 // printList prints a list: as one object that has it under a name, or as a table.

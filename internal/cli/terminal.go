@@ -3,6 +3,9 @@ package cli
 import (
 	"io"
 	"os"
+	"runtime"
+
+	"golang.org/x/term"
 )
 
 // terminal reports whether w is a terminal.
@@ -24,4 +27,46 @@ func person(stream any) bool {
 	here, err := f.Stat()
 	nowhere, other := os.Stat(os.DevNull)
 	return err != nil || other != nil || !os.SameFile(here, nowhere)
+}
+
+// columns is how many characters a line of the terminal w has; 0: it is none, or does not
+// say.
+func columns(w io.Writer) int {
+	f, ok := w.(*os.File)
+	if !ok || !person(f) {
+		return 0
+	}
+	width, _, err := term.GetSize(int(f.Fd()))
+	if err != nil {
+		return 0
+	}
+	return width
+}
+
+// colour is how a terminal shows a text; the zero colour is the terminal's own.
+type colour string
+
+const (
+	bold   colour = "1"
+	red    colour = "31"
+	green  colour = "32"
+	yellow colour = "33"
+	cyan   colour = "36"
+)
+
+// coloured reports whether text on w may have colours: a person reads it and has not
+// forbidden them (https://no-color.org).
+func coloured(w io.Writer) bool {
+	if os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" || !person(w) {
+		return false
+	}
+	return runtime.GOOS != "windows" || os.Getenv("WT_SESSION") != ""
+}
+
+// paint gives a text its colour where w shows colours.
+func paint(w io.Writer, c colour, text string) string {
+	if c == "" || text == "" || !coloured(w) {
+		return text
+	}
+	return "\x1b[" + string(c) + "m" + text + "\x1b[0m"
 }
