@@ -1,6 +1,9 @@
 package cli
 
 import (
+	"context"
+	"errors"
+	"path/filepath"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -20,7 +23,18 @@ const runOutput = 64 << 20
 type runFlags struct {
 	code, language, session, name string
 	keep, json                    bool
-	network, secrets              *[]string // of its session; nil: what sessions have by default
+
+	// What paddock run alone has.
+	personal   bool   // a person's files go in and out
+	file       string // of the program; empty: it has none
+	bare       bool
+	watch      bool
+	out, write string // the folders that files go to; empty: none
+	writeBack  bool
+	env        []string
+	envFiles   []string
+
+	network, secrets *[]string // of its session; nil: what sessions have by default
 }
 
 func (cmd runCommand) command() *cobra.Command {
@@ -33,8 +47,12 @@ is a FILE (.py, .js, .mjs, .cjs, .ts, .mts, .sh, or one whose first line names a
 interpreter), CODE, or what comes on stdin (-). A shell script runs in a Linux
 session, unless --isolation says otherwise.
 What follows it are the program's own arguments. It reads paddock's stdin,
-and what it prints comes out while it runs. It sees no file but those of its
-session, in /workspace, no environment, and no network but the hosts that
+and what it prints comes out while it runs.
+
+It sees a copy of FILE's folder in /workspace, but for files with a dot and what git
+ignores, and of the files that its arguments name; --bare shows it FILE alone. What it
+writes stays in that copy: --out DIR and --write take it out. It has no other file of this
+machine, no environment but -e, and no network but the hosts that
 --net-allow or the configuration name. A secret that is named by --secret or
 there is a placeholder in its variable.
 
@@ -69,6 +87,12 @@ A third Ctrl-C ends paddock at once.`,
 	keyFlag(flags, "image", "run in the image `NAME`, and so in a Linux sandbox")
 	netFlag(flags)
 	secretFlag(flags)
+	flags.StringArrayVarP(&f.env, "env", "e", nil, "set the variable `KEY=VALUE`; KEY alone passes paddock's own on; may be repeated")
+	flags.StringArrayVar(&f.envFiles, "env-file", nil, "set the variables in `FILE`, a KEY=VALUE on each line; may be repeated")
+	flags.BoolVar(&f.bare, "bare", false, "do not put the program's folder into its session")
+	flags.StringVar(&f.out, "out", "", "copy the files that the program wrote into the folder `DIR`")
+	flags.BoolVar(&f.writeBack, "write", false, "copy the files that the program wrote into the program's own folder")
+	flags.BoolVar(&f.watch, "watch", false, "run it again whenever a file of its folder changes, until Ctrl-C")
 	jsonFlag(c, &f.json)
 	return c
 }
@@ -87,8 +111,15 @@ func (cmd runCommand) run(c *cobra.Command, f runFlags, args []string) error {
 	if image && (f.session != "" || cmd.Config.Sandbox.Isolation != "linux") {
 		return usage("--image is for a Linux sandbox of its own").WithHint("omit it, or --session and --isolation wasm")
 	}
-	req, err := cmd.request(f, c.Flags().Changed("code"), args)
+	hasCode := c.Flags().Changed("code")
+	req, err := cmd.request(f, hasCode, args)
 	if err != nil {
+		return err
+	}
+	if err := f.place(hasCode, args); err != nil {
+		return err
+	}
+	if cmd.Config.Policy.Env, err = environment(cmd.Config.Policy.Env, f.env, f.envFiles); err != nil {
 		return err
 	}
 	if req.Language == "bash" && f.session == "" && !c.Flags().Changed("isolation") {
@@ -106,7 +137,56 @@ func (cmd runCommand) run(c *cobra.Command, f runFlags, args []string) error {
 	if err := cmd.warnOfLacking(a, f); err != nil {
 		return err
 	}
-	return runner{cmd.cli, a, f}.run(c.Context(), req, nil)
+	r := runner{cmd.cli, a, f}
+	if !f.watch {
+		return r.run(c.Context(), req, nil)
+	}
+	return cmd.watch(c.Context(), r, req, args)
+}
+
+// place finds out where a program's files are, and go to.
+func (f *runFlags) place(hasCode bool, args []string) error {
+	f.personal = true
+	if !hasCode && args[0] != "-" {
+		f.file = args[0]
+	}
+	switch {
+	case f.file == "" && (f.writeBack || f.watch):
+		return usage("--write and --watch are for a program in a FILE").WithHint("--out DIR takes what other programs write")
+	case f.writeBack && f.out != "":
+		return usage("--write and --out do not go together").WithHint("give one of them")
+	case f.writeBack:
+		f.write = filepath.Dir(f.file)
+	}
+	return nil
+}
+
+// watch runs a program, and again whenever its folder changes, until ctx ends.
+func (cmd runCommand) watch(ctx context.Context, r runner, req session.Request, args []string) error {
+	for {
+		was := cmd.stampOf(ctx, r.flags.file)
+		err := r.run(ctx, req, nil)
+		var ended exit
+		if err != nil && !errors.As(err, &ended) {
+			cmd.report(err)
+		}
+		if ctx.Err() != nil {
+			return err
+		}
+		cmd.say("notice", "waiting for a change; Ctrl-C ends")
+		for {
+			if !cmd.waitForChange(ctx, r.flags.file, was) {
+				return nil
+			}
+			next, err := cmd.request(r.flags, false, args)
+			if err == nil {
+				req = next
+				break
+			}
+			cmd.report(err) // it may be written just now
+			was = cmd.stampOf(ctx, r.flags.file)
+		}
+	}
 }
 
 // personal changes the limits of programs to what a person expects, where no key sets them.

@@ -21,11 +21,13 @@ const standard = "-"
 
 func (cmd sessionCommand) exportCommand() *cobra.Command {
 	var t target
+	var format string
 	c := &cobra.Command{
 		Use: "export ID [FILE|-]", Short: "Write a session as one archive",
 		Long: `Writes a session, with its variables and files as they are now, as one archive
 that paddock session import takes, here or on another machine. It goes to
-FILE, which is the user's alone and is there whole or not at all, or to stdout.
+FILE, which is the user's alone and is there whole or not at all, or to stdout. With
+--format zip or tar it is an archive of the files alone, for other programs.
 
 Exit codes: 0 done, 1 failed or no such session, 2 wrong usage.`,
 		Example: `  paddock session export s-… work.paddock
@@ -36,19 +38,26 @@ Exit codes: 0 done, 1 failed or no such session, 2 wrong usage.`,
 			if t.id = session.ID(args[0]); len(args) > 1 {
 				file = args[1]
 			}
-			return cmd.exportSession(c, &t, file)
+			return cmd.exportSession(c, &t, file, format)
 		},
 	}
+	c.Flags().StringVar(&format, "format", "paddock", "the `FORMAT` of the archive: paddock, zip or tar")
 	principalFlag(c, &t.principal)
 	return c
 }
 
-func (cmd sessionCommand) exportSession(c *cobra.Command, t *target, file string) error {
+func (cmd sessionCommand) exportSession(c *cobra.Command, t *target, file, format string) error {
+	if format != "paddock" && formats[format] == nil {
+		return usage("there is no format %.100q", format).WithHint("name one of paddock, zip, tar")
+	}
 	if file == standard && person(cmd.stdout) {
 		return usage("an archive is nothing for a terminal").WithHint("name a FILE, or send stdout to one")
 	}
 	return cmd.withSession(c, t, func(ctx context.Context, m *session.Manager, o session.Owner) error {
 		export := func(w io.Writer) error { return m.Export(ctx, o, t.id, w) }
+		if format != "paddock" {
+			export = func(w io.Writer) error { return packFiles(ctx, m, o, t.id, format, w) }
+		}
 		if file != standard {
 			return writeWhole(file, export)
 		}

@@ -48,7 +48,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage; paddock run has its own.`,
 		runCommand{cl}, mcpCommand{cl}, serveCommand{cl}, sessionCommand{cl}, skillCommand{cl}, imageCommand{cl},
 		serverCommand{cl}, secretCommand{cl}, tokenCommand{cl}, auditCommand{cl}, approvalsCommand{cl},
 		doctorCommand{cl}, prepareCommand{cl}, setupCommand{cl}, configCommand{cl}, trustCommand{cl}, versionCommand{cl},
-		completionCommand{cl}, manCommand{cl},
+		copyCommand{cl}, completionCommand{cl}, manCommand{cl},
 	} {
 		root.AddCommand(of.command())
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -54,7 +55,37 @@ func (r runner) run(ctx context.Context, req session.Request, fill func(session.
 			return err
 		}
 	}
-	return r.execute(ctx, id, req)
+	got := brought{}
+	if r.flags.personal && r.flags.session == "" {
+		if req.Args, err = r.bring(ctx, id, got, req.Args); err != nil {
+			return err
+		}
+	}
+	err = r.execute(ctx, id, req, got)
+	if r.flags.personal && r.flags.session == "" {
+		if failed := r.takeOut(context.WithoutCancel(ctx), id, got); failed != nil {
+			r.report(failed)
+			err = cmp.Or(err, error(exit(exitRunFailed)))
+		}
+	}
+	return err
+}
+
+// bring puts the program's folder and the files that its arguments name into its session. It
+// gives the arguments as the program is to see them.
+func (r runner) bring(ctx context.Context, id session.ID, got brought, args []string) ([]string, error) {
+	tree, done, err := r.app.Sessions.Files(session.Local, id)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	b := &bringing{cli: r.cli, tree: tree, got: got}
+	if f := r.flags; f.file != "" && !f.bare {
+		if err := b.folder(ctx, filepath.Dir(f.file), filepath.Base(f.file)); err != nil {
+			return nil, err
+		}
+	}
+	return b.arguments(args)
 }
 
 // session gives the session to run in, and what to do with it afterwards.
@@ -88,7 +119,7 @@ func (r runner) session(ctx context.Context, language string) (id session.ID, do
 }
 
 // execute runs the program, and prints what came of it.
-func (r runner) execute(ctx context.Context, id session.ID, req session.Request) error {
+func (r runner) execute(ctx context.Context, id session.ID, req session.Request, got brought) error {
 	stdout, stderr := &sink{to: r.stdout}, &sink{to: r.stderr}
 	if !r.flags.json {
 		req.Stdout, req.Stderr = stdout, stderr
@@ -100,6 +131,12 @@ func (r runner) execute(ctx context.Context, id session.ID, req session.Request)
 			return exit(exitCancelled)
 		}
 		return unknownSession(err)
+	}
+	if len(got) > 0 {
+		if tree, done, err := r.app.Sessions.Files(session.Local, id); err == nil { // else all of them are told
+			res.Changes = ownChanges(tree, res.Changes, got)
+			done()
+		}
 	}
 	for _, s := range []*sink{stdout, stderr} {
 		if errors.Is(s.err, syscall.EPIPE) {
@@ -187,8 +224,11 @@ func (r runner) explain(res session.Result) {
 	if e.Cause == sandbox.Exited && (e.StdoutTruncated || e.StderrTruncated) {
 		r.say("warning", "the output was cut at its limit; --max-output raises it")
 	}
-	if n := len(res.Displays); n > 0 {
-		r.say("warning", fmt.Sprintf("the program displayed something that is not shown here (%d times, first %s)", n, plain(res.Displays[0].MIME)))
+	for _, d := range res.Displays {
+		r.show(d)
+	}
+	if res.Exit.Result != "" && person(r.stdout) {
+		fmt.Fprint(r.stdout, lines(res.Exit.Result))
 	}
 }
 
