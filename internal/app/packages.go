@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -18,6 +19,7 @@ import (
 	"paddock/internal/membudget"
 	"paddock/internal/pkgproxy"
 	"paddock/internal/pkgproxy/install"
+	"paddock/internal/session"
 )
 
 // packagesFolder is where the cache of packages is, in the cache folder.
@@ -31,18 +33,9 @@ func (env *Env) openPackages(memory *membudget.Budget, helpers *helper.Runner) (
 		Dir: filepath.Join(env.CacheDir, packagesFolder), CacheBytes: c.CacheBytes, FileBytes: c.FileBytes, Budget: memory, Log: env.Log,
 		Python: ecosystem(c, c.PyPI), NPM: ecosystem(c, c.NPM),
 	}
-	certs := []string{c.Cert}
-	if c.Machine {
-		m := ofMachine(os.Getenv, os.ReadFile)
-		if !env.Config.IsSet("packages.pypi.index") {
-			set.Python.Indexes = m.pypi.indexes
-			certs = append(certs, m.pypi.cert)
-		}
-		if !env.Config.IsSet("packages.npm.index") {
-			set.NPM.Indexes = m.npm.indexes
-			certs = append(certs, m.npm.cert)
-		}
-	}
+	python, npm := env.chooseIndexes()
+	set.Python.Indexes, set.NPM.Indexes = python.indexes, npm.indexes
+	certs := []string{c.Cert, python.cert, npm.cert}
 	if len(set.Python.Indexes)+len(set.NPM.Indexes) == 0 {
 		return nil, nil
 	}
@@ -118,11 +111,20 @@ func (a *App) newInstaller() *install.Installer {
 	return install.New(c)
 }
 
+// Install puts packages into a session.
+func (a *App) Install(ctx context.Context, owner session.Owner, id session.ID, what string) (install.Result, error) {
+	return a.newInstaller().Install(ctx, owner, id, what)
+}
+
+// ServesPackages says by a fault.Unsupported that nothing of a kind of packages can be installed.
+func (a *App) ServesPackages(kind string) error { return a.packages.Serves(kind) }
+
 // PackageSource is where one kind of packages comes from.
 type PackageSource struct {
 	Key     string // the configuration's
 	Indexes int    // zero: from nowhere
 	Machine string // what of this machine names them; empty: the configuration does
+	Public  string // the host that pip or npm asks by itself; empty: something names another
 }
 
 // PackageSources tells where packages come from, and what is wrong with it.
@@ -134,15 +136,15 @@ func (env *Env) PackageSources() (python, npm PackageSource, err error) {
 	if front != nil {
 		defer front.Close()
 	}
-	c, m := env.Config.Packages, machinePackages{}
-	if c.Machine {
-		m = ofMachine(os.Getenv, os.ReadFile)
-	}
-	source := func(key string, own []string, of machineIndexes) PackageSource {
-		if env.Config.IsSet(key) {
-			return PackageSource{Key: key, Indexes: len(own)}
+	source := func(of chosenIndexes) PackageSource {
+		s := PackageSource{Key: of.key, Indexes: len(of.indexes), Machine: of.from}
+		if of.public {
+			if u, err := url.Parse(of.indexes[0].URL); err == nil {
+				s.Public = u.Host
+			}
 		}
-		return PackageSource{Key: key, Indexes: len(of.indexes), Machine: of.from}
+		return s
 	}
-	return source("packages.pypi.index", c.PyPI.Index, m.pypi), source("packages.npm.index", c.NPM.Index, m.npm), nil
+	p, n := env.chooseIndexes()
+	return source(p), source(n), nil
 }

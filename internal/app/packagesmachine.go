@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
 	"paddock/internal/pkgproxy"
@@ -16,6 +17,10 @@ type machineIndexes struct {
 	indexes []pkgproxy.Index
 	cert    string // a file with authorities; empty: none is named
 	from    string // what says so: a variable, or a file
+	// more are in addition to the client's own, which nothing names; none says that the
+	// client is told to ask no index.
+	more []pkgproxy.Index
+	none bool
 }
 
 // machinePackages are those of its pip and of its npm.
@@ -72,6 +77,7 @@ func pipFiles(env func(string) string) (all []string) {
 func pipOf(env func(string) string, read func(string) ([]byte, error)) (m machineIndexes) {
 	first, more := env("PIP_INDEX_URL"), env("PIP_EXTRA_INDEX_URL")
 	m.cert, m.from = env("PIP_CERT"), "PIP_INDEX_URL"
+	m.none = truth(env("PIP_NO_INDEX"))
 	if first == "" {
 		if first = env("UV_DEFAULT_INDEX"); first != "" {
 			m.from = "UV_DEFAULT_INDEX"
@@ -92,16 +98,28 @@ func pipOf(env func(string) string, read func(string) ([]byte, error)) (m machin
 		if m.cert == "" {
 			m.cert = global["cert"]
 		}
+		m.none = m.none || truth(global["no-index"])
 	}
 	if first == "" { // an extra one is in addition to pip's own, which is not named
-		return machineIndexes{}
+		return machineIndexes{more: indexesAt(strings.Fields(more)), cert: m.cert, none: m.none}
 	}
-	for _, at := range append([]string{first}, strings.Fields(more)...) {
+	m.indexes = indexesAt(append([]string{first}, strings.Fields(more)...))
+	return m
+}
+
+// truth reports whether pip reads a value as yes.
+func truth(value string) bool {
+	return slices.Contains([]string{"y", "yes", "t", "true", "on", "1"}, strings.ToLower(value))
+}
+
+// indexesAt are the indexes of the URLs among texts.
+func indexesAt(texts []string) (all []pkgproxy.Index) {
+	for _, at := range texts {
 		if index, ok := indexAt(at); ok {
-			m.indexes = append(m.indexes, index)
+			all = append(all, index)
 		}
 	}
-	return m
+	return all
 }
 
 // indexAt is the index of a URL that may hold credentials; false: it is none.

@@ -28,7 +28,7 @@ const hush = "hush-hush-value"
 // kept for local and for bob, for a site that programs reach.
 func keeping(t *testing.T, state string, allow ...string) (*Env, *App) {
 	t.Helper()
-	c, err := config.Load(config.Source{Environ: []string{"PADDOCK_VAULT_KEYRING=off"}})
+	c, err := config.Load(config.Source{Environ: []string{"PADDOCK_VAULT_KEYRING=off", "PADDOCK_PACKAGES_MACHINE=false"}})
 	if err != nil {
 		t.Fatal(err)
 	}

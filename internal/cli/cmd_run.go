@@ -23,6 +23,7 @@ const runOutput = 64 << 20
 type runFlags struct {
 	code, language, session, name string
 	keep, json                    bool
+	with                          []string // packages that are installed first
 
 	// What paddock run alone has.
 	personal   bool   // a person's files go in and out
@@ -54,7 +55,8 @@ ignores, and of the files that its arguments name; --bare shows it FILE alone. W
 writes stays in that copy: --out DIR and --write take it out. It has no other file of this
 machine, no environment but -e, and no network but the hosts that
 --net-allow or the configuration name. A secret that is named by --secret or
-there is a placeholder in its variable.
+there is a placeholder in its variable. Packages that --with names are installed first, and
+so are those that a Python program names in its inline metadata (PEP 723).
 
 Exit codes: the program's own (1 after an error that it did not catch), or
   124  it was stopped at its time limit
@@ -77,6 +79,7 @@ A third Ctrl-C ends paddock at once.`,
 	flags.StringVarP(&f.language, "language", "l", "", "`LANGUAGE` of the program: python, javascript, typescript or bash, also py, js, ts, sh; else FILE's ending or its first line tells")
 	flags.StringVar(&f.session, "session", "", "run in the session `ID`, which may be a name or the beginning of an id: its files are there, and stay")
 	flags.BoolVar(&f.keep, "keep", false, "keep the session, and print its id to stderr")
+	flags.StringArrayVar(&f.with, "with", nil, "install these `PACKAGES` first, with commas, such as requests,rich; may be repeated")
 	flags.StringVar(&f.name, "name", "", "keep the session under the `NAME`")
 	keyFlag(flags, "timeout", "stop the program after `TIME`, such as 30s or 2m; without the key it has all the time that it needs")
 	keyFlag(flags, "memory", "let the interpreter take `SIZE` of memory, such as 256MiB")
@@ -138,10 +141,10 @@ func (cmd runCommand) run(c *cobra.Command, f runFlags, args []string) error {
 		return err
 	}
 	r := runner{cmd.cli, a, f}
-	if !f.watch {
-		return r.run(c.Context(), req, nil)
+	if f.watch {
+		return cmd.watch(c.Context(), r, req, args)
 	}
-	return cmd.watch(c.Context(), r, req, args)
+	return cmd.runOnce(c.Context(), r, req)
 }
 
 // place finds out where a program's files are, and go to.
@@ -161,11 +164,20 @@ func (f *runFlags) place(hasCode bool, args []string) error {
 	return nil
 }
 
+// runOnce installs what a program needs, and runs it.
+func (cmd runCommand) runOnce(ctx context.Context, r runner, req session.Request) error {
+	fill, err := cmd.installing(ctx, r.app, r.flags, req)
+	if err != nil {
+		return err
+	}
+	return r.run(ctx, req, fill)
+}
+
 // watch runs a program, and again whenever its folder changes, until ctx ends.
 func (cmd runCommand) watch(ctx context.Context, r runner, req session.Request, args []string) error {
 	for {
 		was := cmd.stampOf(ctx, r.flags.file)
-		err := r.run(ctx, req, nil)
+		err := cmd.runOnce(ctx, r, req)
 		var ended exit
 		if err != nil && !errors.As(err, &ended) {
 			cmd.report(err)

@@ -57,7 +57,7 @@ session's name (rename).`,
 	c.AddCommand(ls, inspect, cmd.removeCommand(), cmd.renameCommand(), cmd.exportCommand(), cmd.importCommand(), cmd.gcCommand())
 	c.AddCommand(cmd.processCommands()...)
 	c.AddCommand(cmd.checkpointCommands()...)
-	c.AddCommand(cmd.previewCommand())
+	c.AddCommand(cmd.previewCommand(), cmd.installCommand())
 	return c
 }
 

@@ -78,6 +78,7 @@ func command(t *testing.T, newBackends app.MakeBackends, args ...string) result 
 	t.Setenv("PADDOCK_STATE_DIR", filepath.Join(dir, "state"))
 	t.Setenv("PADDOCK_CACHE_DIR", filepath.Join(dir, "cache"))
 	t.Setenv("XDG_CONFIG_HOME", dir)
+	t.Setenv("PADDOCK_PACKAGES_PUBLIC", "false")
 	t.Chdir(dir)
 	return run(t, newBackends, args...)
 }

@@ -163,6 +163,9 @@ func (r runner) tell(res session.Result) error {
 		if res.Refused != "" {
 			r.say("warning", res.Refused)
 		}
+		if lacks := mcpserver.LacksIndex(res, r.app.ServesPackages); lacks != "" {
+			r.say("hint", lacks)
+		}
 		if res.Notice != "" && stays { // else nothing of it is left anyway
 			r.say("notice", res.Notice)
 		}

@@ -54,6 +54,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("PADDOCK_STATE_DIR", filepath.Join(env.WorkDir, "state"))
 			env.Setenv("PADDOCK_CACHE_DIR", cache)
 			env.Setenv("GORACE", promptly)
+			env.Setenv("PADDOCK_PACKAGES_PUBLIC", "false")
 			env.Setenv("XDG_CONFIG_HOME", filepath.Join(env.WorkDir, "userconfig"))
 			return nil
 		},

@@ -14,6 +14,9 @@ type Packages struct {
 	// Machine says that indexes which are not set are those that this machine's own pip
 	// and npm are set up with.
 	Machine bool
+	// Public says that what is neither set nor known of this machine comes from where pip
+	// and npm get it by themselves.
+	Public bool
 	// PyPI is of Python packages, and NPM of npm's.
 	PyPI, NPM PackageIndex
 	// Credentials are secret: USER:PASSWORD or a token, by the host, with its port where
@@ -35,7 +38,7 @@ type PackageIndex struct {
 // packageKeys are the keys of one kind of packages.
 func packageKeys(kind, what, page string, of func(*Config) *PackageIndex) []Key {
 	return []Key{
-		define("packages."+kind+".index", "where "+what+" come from: URLs of "+page+", or folders of this machine, asked in this order, where a package is of the first that has it; not set: what this machine's own client is set up with (packages.machine)", "", indexes(), func(c *Config) *[]string { return &of(c).Index }),
+		define("packages."+kind+".index", "where "+what+" come from: URLs of "+page+", or folders of this machine, asked in this order, where a package is of the first that has it; not set: what this machine's own client is set up with (packages.machine), or asks by itself (packages.public)", "", indexes(), func(c *Config) *[]string { return &of(c).Index }),
 		define("packages."+kind+".allow", "which "+what+" may be installed: names, or patterns such as name-*", "*", packageNames(), func(c *Config) *[]string { return &of(c).Allow }),
 		define("packages."+kind+".cooldown_days", "how old a release has to be to be installed; one whose age the index does not tell is not old enough; 0: any", "0", count(0, 3650), func(c *Config) *int64 { return &of(c).CooldownDays }),
 	}
@@ -106,6 +109,7 @@ func packagesKeys() []Key {
 	all = append(all, packageKeys("npm", "npm packages", "registries", func(c *Config) *PackageIndex { return &c.Packages.NPM })...)
 	return append(all,
 		define("packages.machine", "whether indexes that are not set are those that this machine's own pip and npm are set up with, in their variables and files", "true", boolean(), func(c *Config) *bool { return &c.Packages.Machine }),
+		define("packages.public", "whether packages come from where pip and npm get them by themselves, where no index is set and this machine's pip and npm are not set up with one; with packages.machine off only if this key is set", "true", boolean(), func(c *Config) *bool { return &c.Packages.Public }),
 		define("packages.credentials", "USER:PASSWORD, or a token, for indexes of packages, by their host, with its port where the URL has one", "", packageCredentials(), func(c *Config) *map[string]string { return &c.Packages.Credentials }),
 		define("packages.files", "hosts that are not public and that files of packages may come from, beside the indexes' own: rules as of network.allow", "", requestRules(), func(c *Config) *[]string { return &c.Packages.Files }),
 		define("packages.cache_mb", "how much the cache of packages may take, which all sessions share", "2048", size(1<<20, 1<<20, mostDisk), func(c *Config) *int64 { return &c.Packages.CacheBytes }),

@@ -152,6 +152,9 @@ func (c *call) outcome(p execution.Part, err error) (Execution, answer, error) {
 	res.Stderr, res.StderrStream.Bytes = res.Stderr[p.Told.Stderr:], res.StderrStream.Bytes-int64(p.Told.Stderr)
 	out, shown := describe(res, p.Filed)
 	c.server.advise(out.Error)
+	if lacks := LacksIndex(res, c.server.config.Packages.ServesKind); lacks != "" {
+		out.Notice = strings.TrimSpace(out.Notice + " " + lacks)
+	}
 	switch res.Exit.Cause {
 	case sandbox.Waiting:
 		out.Waiting = c.server.waitingFor(res, string(c.bound.Owner))

@@ -89,3 +89,28 @@ func (s *Server) advise(e *ProgramError) {
 		e.Hint += "; install_package installs packages"
 	}
 }
+
+// withoutIndex are what pip, uv and npm print, in a machine that has no index, for want of one.
+var withoutIndex = []struct{ says, kind string }{
+	{"No matching distribution found for", pkgproxy.PyPI},
+	{"Could not find a version that satisfies the requirement", pkgproxy.PyPI},
+	{"npm error network", pkgproxy.NPM}, {"npm ERR! network", pkgproxy.NPM},
+	{"npm error code E403", pkgproxy.NPM}, {"npm error code ENOTFOUND", pkgproxy.NPM},
+}
+
+// LacksIndex says what is missing, and who can add it, where a program of a Linux session
+// asked for packages and there is no index of that kind; empty: nothing is.
+func LacksIndex(res session.Result, served func(kind string) error) string {
+	if res.Isolation != "linux" || res.Exit.Code == 0 {
+		return ""
+	}
+	for _, one := range withoutIndex {
+		if !strings.Contains(res.Stderr, one.says) && !strings.Contains(res.Stdout, one.says) {
+			continue
+		}
+		if f := fault.Of(served(one.kind)); f != nil {
+			return f.Message + ": " + f.Hint
+		}
+	}
+	return ""
+}

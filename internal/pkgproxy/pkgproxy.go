@@ -205,7 +205,8 @@ func errNotAllowed(kind, name string) error {
 // errNone is for a front without indexes of a kind.
 func errNone(kind string) error {
 	return fault.New(fault.Unsupported, "no index of %s packages is configured", map[string]string{kindPython: "Python", kindNPM: "npm"}[kind]).
-		WithHint("the operator names one, or a folder, in packages.%s.index", kind)
+		WithHint("the operator names one, or a folder, in packages.%s.index of paddock.toml, or allows what %s asks by itself with packages.public = true",
+			kind, map[string]string{kindPython: "pip", kindNPM: "an installed npm"}[kind])
 }
 
 // The kinds of packages, as keys and paths call them.

@@ -87,6 +87,14 @@ func New(c Config) *Installer {
 // Serves tells whether there is anything that could be installed; nil installs nothing.
 func (i *Installer) Serves() bool { return i != nil && i.config.Packages != nil }
 
+// ServesKind says by a fault.Unsupported that nothing of a kind of packages can be installed.
+func (i *Installer) ServesKind(kind string) error {
+	if i == nil {
+		return (*pkgproxy.Packages)(nil).Serves(kind)
+	}
+	return i.config.Packages.Serves(kind)
+}
+
 // Result tells what an installation did.
 type Result struct {
 	// Installed are the packages that were not there before, those included that others
