@@ -167,7 +167,7 @@ endif
 
 # What works in processes of its own, most of it the paddock that was built: the race
 # detector would watch the tests' side alone, and cost the others their time.
-DRIVES := ./internal/picture $(addprefix ./tests/,browser crash docs engines hostile image linux mcp network/joined network/linux network/packages network/preview network/secrets principals service tools)
+DRIVES := ./internal/picture $(addprefix ./tests/,browser crash docs engines examples hostile image linux mcp network/joined network/linux network/packages network/preview network/secrets principals service tools)
 # With one compiler for all of C, what is built for the race detector is built once.
 RACE := $(if $(filter 1,$(NATIVE)),CC=clang-19) CGO_ENABLED=1 go test -race -vet=off -timeout 25m
 PLAIN := go test -vet=off -timeout 25m

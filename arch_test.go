@@ -113,6 +113,7 @@ var mayImport = map[string][]string{
 	"tests/bench":                          {"internal/blob", "internal/fault", "internal/image", "internal/sandbox", "internal/sandbox/linux", "internal/sandbox/linux/agent", "internal/sandbox/wasm", "internal/sandbox/wasm/worker", "internal/session"},
 	"tests/docs":                           {},
 	"tests/engines":                        {},
+	"tests/examples":                       {},
 	"tests/hostile":                        {},
 	"tests/image":                          {},
 	"tests/image/imported":                 {"internal/sandbox/sandboxtest", "internal/lock"},

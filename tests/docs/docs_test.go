@@ -14,6 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"paddock/internal/sandbox/sandboxtest"
+	"paddock/tests/paddocktest"
 )
 
 const readme = "../../README.md"
@@ -95,7 +96,7 @@ func runCommands(t *testing.T, document string, least int) {
 			t.Fatal(err)
 		}
 		code = strings.TrimPrefix(cmd.ProcessState.String(), "exit status ")
-		if !prints(string(got), want) {
+		if !paddocktest.Prints(string(got), want) {
 			t.Errorf("$ %s\n%s\n%s has\n%s", command, got, document, want)
 		}
 		if name := sessionName.FindString(string(got)); name != "" {
@@ -107,16 +108,6 @@ func runCommands(t *testing.T, document string, least int) {
 		t.Errorf("only %d commands were found", ran)
 	}
 }
-
-// prints compares what a command printed with what a document shows.
-func prints(got, shown string) bool {
-	pattern := strings.ReplaceAll(regexp.QuoteMeta(oneSpaced(shown)), "…", ".*")
-	return regexp.MustCompile("^" + pattern + "$").MatchString(oneSpaced(got))
-}
-
-var spaces = regexp.MustCompile(" +")
-
-func oneSpaced(s string) string { return spaces.ReplaceAllString(s, " ") }
 
 // TestTheCallsOfTheDocuments makes the calls behind each → over stdio, in one
 // session for each document, and looks for what stands behind ← in the structured

@@ -3,6 +3,7 @@ package paddocktest
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -45,3 +46,14 @@ func BuildCache(t testing.TB) string {
 	}
 	return filepath.Join(dir, "paddock-build")
 }
+
+// Prints compares what a command printed with what a document shows, in which … is
+// anything on its line, and spaces count as one.
+func Prints(got, shown string) bool {
+	pattern := strings.ReplaceAll(regexp.QuoteMeta(oneSpaced(shown)), "…", ".*")
+	return regexp.MustCompile("^" + pattern + "$").MatchString(oneSpaced(got))
+}
+
+var spaces = regexp.MustCompile(" +")
+
+func oneSpaced(s string) string { return spaces.ReplaceAllString(s, " ") }

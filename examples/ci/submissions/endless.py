@@ -1,0 +1,3 @@
+"""Does not end."""
+while True:
+    pass
