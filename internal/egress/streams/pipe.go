@@ -40,6 +40,15 @@ func (h *half) take(most int, late error, done ...<-chan struct{}) (b []byte, er
 	return b, err
 }
 
+// giveBack returns what take gave, to be written into again.
+func (h *half) giveBack(b []byte) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.gone == nil && h.end == nil {
+		h.queue.giveBack(b)
+	}
+}
+
 // whenReady waits until there are bytes, and calls f with them; or at once, if f wants
 // none.
 func (h *half) whenReady(none bool, late error, done []<-chan struct{}, f func(q *queue)) error {
@@ -113,7 +122,7 @@ func (h *half) leave(why error) {
 	defer h.mu.Unlock()
 	if h.gone == nil {
 		h.gone = why
-		h.queue.drop()
+		h.queue = queue{}
 		h.changeLocked()
 	}
 }

@@ -8,21 +8,27 @@ const headroom = len(rawHead)
 const small = 8 << 10
 
 // queue is bytes that were put and not taken yet. The zero queue is empty, and has no
-// memory; one that has become empty keeps none.
+// memory; one that has become empty keeps none but what it was given back.
 type queue struct {
 	buffer []byte
-	at     int // where in buffer they begin: at headroom at least
+	at     int    // where in buffer they begin: at headroom at least
+	spare  []byte // what it was given back, for the next buffer
 }
 
 func (q *queue) len() int { return len(q.buffer) - q.at }
 
 // put appends p. There will be most bytes at once, or fewer.
 func (q *queue) put(p []byte, most int) {
+	if len(p) == 0 {
+		return
+	}
 	need := headroom + q.len() + len(p)
 	if len(q.buffer)+len(p) > cap(q.buffer) || q.buffer == nil {
 		to := q.buffer
 		switch {
 		case need <= cap(to): // it moves to the front
+		case to == nil && need <= cap(q.spare):
+			to, q.spare = q.spare, nil
 		case need <= small && need < headroom+most:
 			to = make([]byte, 0, min(small, headroom+most))
 		default: // more is coming, as a rule
@@ -61,4 +67,11 @@ func (q *queue) pass(n int) {
 	}
 }
 
-func (q *queue) drop() { *q = queue{} }
+func (q *queue) drop() { q.buffer, q.at = nil, 0 }
+
+// giveBack takes what take gave, of which nobody reads any more.
+func (q *queue) giveBack(b []byte) {
+	if q.buffer == nil {
+		q.spare = b
+	}
+}

@@ -33,6 +33,7 @@ type stream struct {
 	reading turn // guards what follows
 	read    int64
 	given   []byte // the last that was given, which may have got lost: it ends at read
+	lent    []byte // the buffer of the queue's in which that lies; nil: it has none
 
 	writing turn // guards what follows
 	written int64
@@ -116,11 +117,17 @@ func (s *stream) take(ctx context.Context, at int64, most int) ([]byte, error) {
 	if again := s.given[at-before:]; len(again) > 0 {
 		return append(make([]byte, headroom), again[:min(len(again), most)]...), nil
 	}
+	// Whoever asks for what comes next has what was given. One who says so before it is
+	// true may find later bytes of the same stream there.
+	if s.lent != nil {
+		s.near.in.giveBack(s.lent)
+		s.given, s.lent = nil, nil
+	}
 	b, err := s.near.take(ctx, most)
 	if err != nil {
 		return nil, err
 	}
-	s.given = b[headroom:]
+	s.given, s.lent = b[headroom:], b
 	s.read += int64(len(s.given))
 	return b, nil
 }
