@@ -34,6 +34,8 @@ type runFlags struct {
 	writeBack  bool
 	env        []string
 	envFiles   []string
+	volumes    []string
+	machine    *session.Machine // of its session; nil: as by default
 
 	network, secrets *[]string // of its session; nil: what sessions have by default
 }
@@ -70,6 +72,7 @@ A third Ctrl-C ends paddock at once.`,
   paddock run -c 'print(sum(range(10)))'
   echo 'console.log(process.argv[2])' | paddock run --language javascript - hello
   paddock run --timeout 5s --memory 1GiB --json analysis.py data.csv
+  paddock run -v ./data:/data:ro -e LEVEL=3 report.sh
   paddock run --net-allow api.example.com --secret GITHUB_TOKEN fetch.py`,
 		RunE: func(c *cobra.Command, args []string) error { return cmd.run(c, f, args) },
 	}
@@ -92,6 +95,7 @@ A third Ctrl-C ends paddock at once.`,
 	secretFlag(flags)
 	flags.StringArrayVarP(&f.env, "env", "e", nil, "set the variable `KEY=VALUE`; KEY alone passes paddock's own on; may be repeated")
 	flags.StringArrayVar(&f.envFiles, "env-file", nil, "set the variables in `FILE`, a KEY=VALUE on each line; may be repeated")
+	flags.StringArrayVarP(&f.volumes, "volume", "v", nil, "let a Linux session use a folder of this machine: `HOST:GUEST[:ro]`; may be repeated")
 	flags.BoolVar(&f.bare, "bare", false, "do not put the program's folder into its session")
 	flags.StringVar(&f.out, "out", "", "copy the files that the program wrote into the folder `DIR`")
 	flags.BoolVar(&f.writeBack, "write", false, "copy the files that the program wrote into the program's own folder")
@@ -102,7 +106,7 @@ A third Ctrl-C ends paddock at once.`,
 
 func (cmd runCommand) run(c *cobra.Command, f runFlags, args []string) error {
 	image := c.Flags().Changed("image")
-	if image && !c.Flags().Changed("isolation") {
+	if (image || len(f.volumes) > 0) && !c.Flags().Changed("isolation") {
 		if err := c.Flags().Set("isolation", "linux"); err != nil {
 			return err
 		}
@@ -124,6 +128,16 @@ func (cmd runCommand) run(c *cobra.Command, f runFlags, args []string) error {
 	}
 	if cmd.Config.Policy.Env, err = environment(cmd.Config.Policy.Env, f.env, f.envFiles); err != nil {
 		return err
+	}
+	if len(f.volumes) > 0 {
+		if f.session != "" || f.keep || cmd.Config.Sandbox.Isolation != "linux" {
+			return usage("--volume is for a Linux sandbox that ends with its program").WithHint("omit it, or --session, --keep, --name and --isolation wasm")
+		}
+		volumes, err := volumesOf(f.volumes)
+		if err != nil {
+			return err
+		}
+		f.machine = &session.Machine{Volumes: volumes}
 	}
 	if req.Language == "bash" && f.session == "" && !c.Flags().Changed("isolation") {
 		cmd.Config.Sandbox.Isolation = "linux" // a shell is part of a machine

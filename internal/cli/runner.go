@@ -97,7 +97,7 @@ func (r runner) session(ctx context.Context, language string) (id session.ID, do
 	}
 	set := session.Settings{
 		Language: language, Isolation: r.Config.Sandbox.Isolation, Name: cmp.Or(f.name, "paddock run"),
-		Network: f.network, Secrets: f.secrets,
+		Network: f.network, Secrets: f.secrets, Machine: f.machine,
 	}
 	if !f.keep {
 		set.TTL, set.Ephemeral = leftoverTTL, true
