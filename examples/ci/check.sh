@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Runs each program of submissions/ in a sandbox of its own, compares what it prints with
-# expected.txt, and writes results.txt. It ends with 1 if one of them is wrong.
+# Runs each program of submissions/ in a sandbox of its own, where it sees none of the others,
+# compares what it prints with expected.txt, and writes results.txt. It ends with 1 if one of
+# them is wrong.
 set -u
 wrong=0
 for program in submissions/*.py; do
-  got=$(paddock run --timeout 3s --memory 128MiB "$program" < input.txt 2> /dev/null)
+  got=$(paddock run --bare --timeout 3s --memory 128MiB "$program" < input.txt 2> /dev/null)
   code=$?
   if [ $code = 124 ]; then
     verdict="timed out"
