@@ -98,15 +98,25 @@ first-run: prepare
 
 # v1.2.3 is the release 1.2.3; what has no tag comes before every release.
 RELEASE := $(or $(patsubst v%,%,$(filter v%,$(VERSION))),0.0.0-g$(VERSION))
+RELEASED := linux-amd64 linux-arm64 darwin-arm64 darwin-amd64 windows-amd64
+ELSEWHERE := $(addprefix dist/bin/,$(filter-out $(PLATFORM),$(RELEASED)))
 
-.PHONY: package
-package: bin/paddock ## an MCPB bundle and the registry's server.json, in dist/
-	@echo "paddock: packing dist/paddock.mcpb"
-	@mkdir -p dist/bin
-	@for t in linux-amd64 darwin-arm64 windows-amd64; do \
-		CGO_ENABLED=0 GOOS=$${t%-*} GOARCH=$${t#*-} go build -trimpath -ldflags '$(LDFLAGS)' -o dist/bin/$$t ./cmd/paddock || exit 1; \
-	done
-	@bash packaging/build.sh dist $(RELEASE) dist/bin/linux-amd64 dist/bin/darwin-arm64 dist/bin/windows-amd64
+# Other systems' binaries have no native engine: that of Linux is built where it runs.
+$(ELSEWHERE): dist/bin/%: $(PROGRAM_FILES) $(EMBEDDED_FILES) $(SKILL_FILES) guest/dist/stamp skills/dist/digests
+	@echo "paddock: building for $*"
+	@mkdir -p $(@D) && CGO_ENABLED=0 GOOS=$(firstword $(subst -, ,$*)) GOARCH=$(lastword $(subst -, ,$*)) go build -trimpath -ldflags '$(LDFLAGS)' -o $@ ./cmd/paddock
+
+.PHONY: release
+release: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0) # every packed file's time
+release: bin/paddock $(ELSEWHERE) ## archives, packages, an image, MCP bundles and checksums, in dist/release
+	@echo "paddock: packing dist/release"
+	@rm -rf dist/release && cd packaging/release && go run . -out ../../dist/release -source ../.. -version $(RELEASE) \
+		$(foreach t,$(RELEASED),$(t)=../../$(if $(filter $(PLATFORM),$(t)),bin/paddock,dist/bin/$(t)))
+
+.PHONY: release-check
+release-check: release ## install and use what make release made, each package from its file
+	@cd packaging/release && go vet ./... && go test ./...
+	@PADDOCK_BIN=$(CURDIR)/bin/paddock PADDOCK_DIST=$(CURDIR)/dist/release go test -count=1 -v ./tests/install
 
 ## Tests ----------------------------------------------------------------------
 
@@ -167,7 +177,7 @@ endif
 
 # What works in processes of its own, most of it the paddock that was built: the race
 # detector would watch the tests' side alone, and cost the others their time.
-DRIVES := ./internal/picture $(addprefix ./tests/,browser crash docs engines examples hostile image linux mcp network/joined network/linux network/packages network/preview network/secrets principals service tools)
+DRIVES := ./internal/picture $(addprefix ./tests/,browser crash docs engines examples hostile image install linux mcp network/joined network/linux network/packages network/preview network/secrets principals service tools)
 # With one compiler for all of C, what is built for the race detector is built once.
 RACE := $(if $(filter 1,$(NATIVE)),CC=clang-19) CGO_ENABLED=1 go test -race -vet=off -timeout 25m
 PLAIN := go test -vet=off -timeout 25m
@@ -182,6 +192,8 @@ test: guest/dist/stamp skills/dist/digests $(if $(filter 1,$(NATIVE)),$(WORKER))
 	@$(PLAIN) -run Square $(addprefix ./,$(GROWS))
 	@echo "paddock: tests of the paddock that was built"
 	@CGO_ENABLED=0 PADDOCK_BIN=$(CURDIR)/bin/paddock $(PLAIN) $(DRIVES)
+	@echo "paddock: what packs releases"
+	@cd packaging/release && $(PLAIN) ./...
 	@echo "paddock: CPython's own tests and test262, in the guests"
 	@$(PLAIN) -run 'OwnTests$$' ./internal/sandbox/wasm
 ifeq ($(NATIVE),1)

@@ -2,6 +2,7 @@
 # contained.sh PADDOCK ARGS...: runs the binary the way the image does under
 # --read-only --cap-drop=ALL --security-opt=no-new-privileges: in a root that
 # holds nothing else, as user 65532, with /state and /cache alone writable.
+# PADDOCK may be a folder: the content of the image, which has the binary.
 # Wants root, to make that root; no container engine.
 set -euo pipefail
 binary=$(realpath "$1")
@@ -12,8 +13,12 @@ exec unshare --mount --pid --fork --kill-child --propagation private bash -euc '
 	shift 2
 	trap "umount -l $root; rmdir $root" EXIT
 	mount -t tmpfs -o mode=0755 tmpfs "$root"
-	mkdir "$root"/{proc,dev,state,cache}
-	install -m 755 "$binary" "$root/paddock"
+	if [ -d "$binary" ]; then
+		cp -a "$binary/." "$root"
+	else
+		install -m 755 "$binary" "$root/paddock"
+	fi
+	mkdir -p "$root"/{proc,dev,state,cache}
 	for device in null zero full random urandom; do touch "$root/dev/$device" && mount --bind "/dev/$device" "$root/dev/$device"; done
 	mount -t proc -o nosuid,nodev,noexec proc "$root/proc"
 	for folder in state cache; do
