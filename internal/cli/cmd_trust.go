@@ -1,10 +1,8 @@
 package cli
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -147,21 +145,11 @@ func (cmd trustCommand) askTrust(ctx context.Context, place string, text []byte,
 	if all := effects(would); len(all) > 0 {
 		fmt.Fprintf(cmd.stderr, "Where paddock is started in that folder, this file:\n%s\n\n", indented(strings.Join(all, "\n")))
 	}
-	fmt.Fprint(cmd.stderr, "Trust it as it is now? [yes/no] ")
-	said := make(chan string, 1)
-	go func() { // a read of a terminal does not end with ctx; the process does
-		line, _ := bufio.NewReader(io.LimitReader(cmd.stdin, 1<<10)).ReadString('\n')
-		said <- strings.ToLower(strings.TrimSpace(line))
-	}()
-	select {
-	case answer := <-said:
-		if answer == "yes" || answer == "y" {
-			return nil
-		}
-		return fault.New(fault.Denied, "%s is not trusted, and is not read", place)
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	yes, err := cmd.confirm(ctx, "Trust it as it is now?")
+	if err == nil && !yes {
+		err = fault.New(fault.Denied, "%s is not trusted, and is not read", place)
 	}
+	return err
 }
 
 // effects are what a file has happen on this machine, a line each: what it starts first.

@@ -47,7 +47,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage; paddock run has its own.`,
 	for _, of := range []interface{ command() *cobra.Command }{
 		runCommand{cl}, mcpCommand{cl}, serveCommand{cl}, sessionCommand{cl}, skillCommand{cl}, imageCommand{cl},
 		serverCommand{cl}, secretCommand{cl}, tokenCommand{cl}, auditCommand{cl}, approvalsCommand{cl},
-		doctorCommand{cl}, prepareCommand{cl}, setupCommand{cl}, configCommand{cl}, trustCommand{cl}, versionCommand{cl},
+		doctorCommand{cl}, prepareCommand{cl}, setupCommand{cl}, configCommand{cl}, trustCommand{cl}, uninstallCommand{cl}, versionCommand{cl},
 		copyCommand{cl}, completionCommand{cl}, manCommand{cl},
 	} {
 		root.AddCommand(of.command())

@@ -1,9 +1,13 @@
 package cli
 
 import (
+	"bufio"
+	"context"
+	"fmt"
 	"io"
 	"os"
 	"runtime"
+	"strings"
 
 	"golang.org/x/term"
 )
@@ -69,4 +73,20 @@ func paint(w io.Writer, c colour, text string) string {
 		return text
 	}
 	return "\x1b[" + string(c) + "m" + text + "\x1b[0m"
+}
+
+// confirm asks a person a question. Every answer but yes is no.
+func (cl *cli) confirm(ctx context.Context, question string) (yes bool, err error) {
+	fmt.Fprint(cl.stderr, question+" [yes/no] ")
+	said := make(chan string, 1)
+	go func() { // a read of a terminal does not end with ctx; the process does
+		line, _ := bufio.NewReader(io.LimitReader(cl.stdin, 1<<10)).ReadString('\n')
+		said <- strings.ToLower(strings.TrimSpace(line))
+	}()
+	select {
+	case answer := <-said:
+		return answer == "yes" || answer == "y", nil
+	case <-ctx.Done():
+		return false, context.Cause(ctx)
+	}
 }

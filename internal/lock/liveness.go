@@ -119,6 +119,21 @@ func (l *Liveness) Name() string {
 	return filepath.Base(l.path)
 }
 
+// Alive reports whether a process works in a state folder. Where locks are not inherited it
+// is not known, and false.
+func Alive(dir string) bool {
+	entries, err := os.ReadDir(filepath.Join(dir, livesFolder))
+	if err != nil {
+		return false
+	}
+	for _, e := range entries {
+		if lifeName.MatchString(e.Name()) && Held(filepath.Join(dir, livesFolder, e.Name())) {
+			return true
+		}
+	}
+	return false
+}
+
 var lifeName = regexp.MustCompile(`^[A-Z2-7]+$`)
 
 // Await waits until nothing is left of a process, by the name of its life in a

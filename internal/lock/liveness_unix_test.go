@@ -152,3 +152,23 @@ func TestAnotherUsersFolderIsToldAsThat(t *testing.T) {
 		t.Errorf("another's: %+v", told)
 	}
 }
+
+func TestAFolderIsAliveWhileAProcessWorksInIt(t *testing.T) {
+	dir := t.TempDir()
+	if lock.Alive(dir) {
+		t.Error("an empty folder is alive")
+	}
+	life, err := lock.NewLiveness(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !lock.Alive(dir) {
+		t.Error("a folder in which this process works is not alive")
+	}
+	if err := life.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if lock.Alive(dir) {
+		t.Error("a folder is alive after its process has ended")
+	}
+}
