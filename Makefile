@@ -130,7 +130,7 @@ $(LINTER): tools/go.mod tools/go.sum
 	@cd tools && go build -o ../bin/tools/ tool
 
 .PHONY: lint
-lint: $(LINTER) ## what CI checks of the code without running it
+lint: $(LINTER) guest/dist/stamp ## what CI checks of the code without running it
 	@echo "paddock: formatting, linters, known vulnerabilities"
 	@out=$$(gofmt -l $(filter %.go,$(GO_FILES))); [ -z "$$out" ] || { echo "not formatted (gofmt -w):"; echo "$$out"; exit 1; }
 	@$(LINTER) run ./...

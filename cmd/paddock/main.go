@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 
+	_ "paddock/guest/dist" // without which there is nothing to run
 	"paddock/internal/app"
 	"paddock/internal/cli"
 	"paddock/internal/helper"
