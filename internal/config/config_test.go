@@ -193,7 +193,7 @@ func readOfUnited(t *testing.T) Config {
 	want.Skills.Allow, want.Secrets.Allow = []string{}, []string{}
 	want.Network.Allow, want.Network.SentBytes, want.Network.ReceivedBytes, want.Network.Requests = []string{}, 1<<30, 10<<30, 100_000
 	want.Packages = Packages{
-		Machine: true, PyPI: PackageIndex{Index: []string{}, Allow: []string{"*"}}, NPM: PackageIndex{Index: []string{}, Allow: []string{"*"}},
+		Machine: true, Public: true, PyPI: PackageIndex{Index: []string{}, Allow: []string{"*"}}, NPM: PackageIndex{Index: []string{}, Allow: []string{"*"}},
 		Credentials: map[string]string{}, Files: []string{}, CacheBytes: 2 << 30, FileBytes: 512 << 20,
 	}
 	want.Images, want.Registries.Credentials, want.Registries.Insecure = map[string]string{}, map[string]string{}, []string{}
