@@ -98,3 +98,6 @@ func Resume(s *mcpserver.Server, owner session.Owner) (stop func()) {
 		s.Close()
 	}
 }
+
+// Questions are the calls that wait for a person, for who asks them here.
+func (a *App) Questions() *approval.Store { return a.approvals.store }

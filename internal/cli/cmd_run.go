@@ -5,6 +5,7 @@ import (
 	"errors"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -43,12 +44,13 @@ type runFlags struct {
 func (cmd runCommand) command() *cobra.Command {
 	var f runFlags
 	c := &cobra.Command{
-		Use:   "run [flags] FILE|-c CODE|- [ARGS...]",
+		Use:   "run [flags] [FILE|-c CODE|-] [ARGS...]",
 		Short: "Run a program isolated",
 		Long: `Runs a program in a session of its own, which is gone afterwards. The program
 is a FILE (.py, .js, .mjs, .cjs, .ts, .mts, .sh, or one whose first line names an
 interpreter), CODE, or what comes on stdin (-). A shell script runs in a Linux
 session, unless --isolation says otherwise.
+Without any of them it is what comes from a pipe, and at a terminal paddock repl begins.
 What follows it are the program's own arguments. It reads paddock's stdin,
 and what it prints comes out while it runs.
 
@@ -105,6 +107,13 @@ A third Ctrl-C ends paddock at once.`,
 }
 
 func (cmd runCommand) run(c *cobra.Command, f runFlags, args []string) error {
+	piped := len(args) == 0 && !c.Flags().Changed("code")
+	if piped {
+		if person(cmd.stdin) && terminal(cmd.stdout) && !f.json {
+			return replCommand(cmd).open(c, f)
+		}
+		args = []string{"-"}
+	}
 	image := c.Flags().Changed("image")
 	if (image || len(f.volumes) > 0) && !c.Flags().Changed("isolation") {
 		if err := c.Flags().Set("isolation", "linux"); err != nil {
@@ -122,6 +131,9 @@ func (cmd runCommand) run(c *cobra.Command, f runFlags, args []string) error {
 	req, err := cmd.request(f, hasCode, args)
 	if err != nil {
 		return err
+	}
+	if piped && strings.TrimSpace(req.Code) == "" {
+		return usage("paddock run needs a program").WithHint("name a file, give -c CODE, or - for stdin")
 	}
 	if err := f.place(hasCode, args); err != nil {
 		return err
@@ -245,8 +257,6 @@ func (cmd runCommand) request(f runFlags, hasCode bool, args []string) (session.
 	var err error
 	switch {
 	case hasCode:
-	case len(args) == 0:
-		return req, usage("paddock run needs a program").WithHint("name a file, give -c CODE, or - for stdin")
 	case args[0] == "-":
 		req.Name, req.Args, req.Stdin = "<stdin>", args[1:], nil
 		req.Code, err = source(cmd.stdin)

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"paddock/internal/app"
-	"paddock/internal/approval"
 	"paddock/internal/mcpserver"
 	"paddock/internal/sandbox"
 	"paddock/internal/session"
@@ -124,7 +123,9 @@ func (r runner) execute(ctx context.Context, id session.ID, req session.Request,
 	if !r.flags.json {
 		req.Stdout, req.Stderr = stdout, stderr
 	}
-	res, err := r.app.Sessions.Execute(approval.WithAsker(ctx, personHere{r.cli}), session.Local, id, req)
+	asking, done := r.askHere(ctx)
+	res, err := r.app.Sessions.Execute(asking, session.Local, id, req)
+	done()
 	if err != nil {
 		if ctx.Err() != nil {
 			r.say("error", "the program was stopped: cancelled")
@@ -233,13 +234,4 @@ func (r runner) explain(res session.Result) {
 	if res.Exit.Result != "" && person(r.stdout) {
 		fmt.Fprint(r.stdout, lines(res.Exit.Result))
 	}
-}
-
-// personHere is who started a program, and is told what it waits for.
-type personHere struct{ cl *cli }
-
-// Ask implements [approval.Asker].
-func (h personHere) Ask(a approval.Approval) {
-	h.cl.say("waiting", fmt.Sprintf("the program calls %s.%s, which somebody has to allow: paddock approvals show %s", plain(a.Server), plain(a.Tool), a.ID))
-	h.cl.say("hint", "paddock approvals grant or deny, in another terminal; --timeout gives it more time")
 }

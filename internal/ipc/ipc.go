@@ -35,6 +35,14 @@ var ErrNoServer = errors.New("ipc: no process listens under that name")
 // caller gets the fault. It is called from many goroutines; ctx ends when the server closes.
 type Handler func(ctx context.Context, request json.RawMessage) (any, error)
 
+// Connection is what a Handler gives whose caller goes on speaking with it over the same
+// connection ([Connect]): Answer is the response, and Serve is called after it was sent. The
+// connection is closed when Serve returns, and when the server closes.
+type Connection struct {
+	Answer any
+	Serve  func(net.Conn)
+}
+
 // Server listens for the calls of other processes.
 type Server struct {
 	listener net.Listener
@@ -153,11 +161,16 @@ func (s *Server) reply(conn net.Conn) {
 	stop := context.AfterFunc(ctx, func() { conn.Close() }) // an idle caller must not hold the connection
 	defer stop()
 	var request json.RawMessage
-	if json.NewDecoder(io.LimitReader(conn, maxRequest)).Decode(&request) != nil {
+	requests := json.NewDecoder(io.LimitReader(conn, maxRequest))
+	if requests.Decode(&request) != nil {
 		return
 	}
 	var r reply
 	answer, err := s.answer(ctx, request)
+	more, goesOn := answer.(Connection)
+	if goesOn {
+		answer = more.Answer
+	}
 	if err == nil {
 		r.Answer, err = json.Marshal(answer)
 	}
@@ -166,12 +179,27 @@ func (s *Server) reply(conn net.Conn) {
 		r = reply{Kind: f.Kind, Message: f.Message, Hint: f.Hint}
 	}
 	_ = json.NewEncoder(conn).Encode(r) // a caller that has left needs no response
+	if goesOn {
+		stop()
+		defer context.AfterFunc(s.ctx, func() { conn.Close() })()
+		more.Serve(conn)
+	}
 }
 
 // Call sends a request to the process that listens under a name, and waits for its
 // response until ctx ends and at most for Timeout. The error is the other process's,
 // ErrNoServer, or that it does not answer.
 func Call(ctx context.Context, dir, name string, request, answer any) error {
+	conn, err := Connect(ctx, dir, name, request, answer)
+	if err == nil {
+		conn.Close()
+	}
+	return err
+}
+
+// Connect is Call for a request that is answered by a [Connection], which it gives; the
+// caller closes it.
+func Connect(ctx context.Context, dir, name string, request, answer any) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
 	var conn net.Conn
@@ -180,21 +208,51 @@ func Call(ctx context.Context, dir, name string, request, answer any) error {
 		return err
 	})
 	if errors.Is(err, os.ErrNotExist) {
-		return ErrNoServer
+		return nil, ErrNoServer
 	}
 	if err != nil {
-		return fmt.Errorf("asking another process: %w", err)
+		return nil, fmt.Errorf("asking another process: %w", err)
 	}
-	defer conn.Close()
+	rest, err := ask(ctx, conn, request, answer)
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return &connection{conn.(*net.UnixConn), rest}, nil
+}
+
+// connection is one of which the beginning was read already.
+type connection struct {
+	*net.UnixConn
+	rest io.Reader
+}
+
+func (c *connection) Read(p []byte) (int, error) { return c.rest.Read(p) }
+
+// ask sends a request, reads its response, and gives what reads on from there.
+func ask(ctx context.Context, conn net.Conn, request, answer any) (rest io.Reader, err error) {
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
 	var r reply
-	err = errors.Join(json.NewEncoder(conn).Encode(request), json.NewDecoder(io.LimitReader(conn, maxResponse)).Decode(&r))
+	first := &io.LimitedReader{R: conn, N: maxResponse}
+	responses := json.NewDecoder(first)
+	err = errors.Join(json.NewEncoder(conn).Encode(request), responses.Decode(&r))
 	switch {
 	case err != nil:
-		return fmt.Errorf("asking another process: %w", err)
+		return nil, fmt.Errorf("asking another process: %w", err)
 	case r.Kind != "":
-		return fault.New(r.Kind, "%s", r.Message).WithHint("%s", r.Hint)
+		return nil, fault.New(r.Kind, "%s", r.Message).WithHint("%s", r.Hint)
 	}
-	return json.Unmarshal(r.Answer, answer)
+	if err := json.Unmarshal(r.Answer, answer); err != nil {
+		return nil, err
+	}
+	// The end of the response's line was read, or comes next.
+	rest = io.MultiReader(responses.Buffered(), conn)
+	var end [1]byte
+	if _, err := io.ReadFull(rest, end[:]); err != nil || end[0] != '\n' {
+		return nil, fmt.Errorf("asking another process: %w", errors.Join(err, errNoLine))
+	}
+	return rest, nil
 }
+
+var errNoLine = errors.New("ipc: a response is not a line")

@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -130,5 +132,46 @@ func TestOnlyTheDesksOfProcessesThatHaveEndedAreRemoved(t *testing.T) {
 		if err := ipc.Call(t.Context(), dir, name, 1, new(int)); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// What was said right behind the response is not lost, and the end of one is heard by the other.
+func TestACallGoesOnAsAConnection(t *testing.T) {
+	dir := folder(t, false)
+	d, err := ipc.Open(dir, "one", func(context.Context, json.RawMessage) (any, error) {
+		return ipc.Connection{Answer: "yes", Serve: func(conn net.Conn) {
+			_, _ = io.WriteString(conn, "first ")
+			_, _ = io.Copy(conn, conn) // until the caller says that it is done
+			_, _ = io.WriteString(conn, " last")
+		}}, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	for range 20 {
+		var got string
+		conn, err := ipc.Connect(t.Context(), dir, "one", 1, &got)
+		if err != nil || got != "yes" {
+			t.Fatalf("it says %q, %v", got, err)
+		}
+		_, err = io.WriteString(conn, "echo")
+		if err == nil {
+			err = conn.(interface{ CloseWrite() error }).CloseWrite()
+		}
+		all, readErr := io.ReadAll(conn)
+		if err := errors.Join(err, readErr, conn.Close()); err != nil || string(all) != "first echo last" {
+			t.Fatalf("it says %q, %v", all, err)
+		}
+	}
+	var got string
+	conn, err := ipc.Connect(t.Context(), dir, "one", 1, &got)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	d.Close() // and does not wait for who is connected
+	if _, err := io.ReadAll(conn); err != nil && !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("at the end it says %v", err)
 	}
 }

@@ -130,10 +130,14 @@ func (r *machineResidence) wake(ctx context.Context) error {
 		return errNobodyListens(s.id)
 	}
 	if r.waitsAsleep() {
-		return fault.New(fault.Conflict, "a program of the session %q waits for a person, and its machine sleeps until then", s.id).
-			WithHint("decide about what it asked for, or cancel it")
+		return errWaitsAsleep(s.id)
 	}
 	return r.boot(t)
+}
+
+func errWaitsAsleep(id ID) error {
+	return fault.New(fault.Conflict, "a program of the session %q waits for a person, and its machine sleeps until then", id).
+		WithHint("decide about what it asked for, or cancel it")
 }
 
 // waitsAsleep reports whether the machine that was saved has a run in it that waits: only

@@ -11,6 +11,7 @@ import (
 
 	"paddock/internal/fault"
 	"paddock/internal/ipc"
+	"paddock/internal/sandbox"
 )
 
 // What works in the background of a session is known to the process that has the
@@ -21,6 +22,11 @@ const (
 	opProcesses = "processes"
 	opPrinted   = "printed"
 	opSignal    = "signal"
+
+	opOpenTerminal   = "open terminal"
+	opTerminals      = "terminals"
+	opResizeTerminal = "resize terminal"
+	opAttachTerminal = "attach terminal" // what follows the answer are the terminal's bytes
 )
 
 type ipcRequest struct {
@@ -29,11 +35,19 @@ type ipcRequest struct {
 	ID     ID     `json:"id"`
 	PID    int    `json:"pid,omitempty"`
 	Signal string `json:"signal,omitempty"`
+
+	Open     *sandbox.TerminalSpec `json:"open,omitempty"`
+	Terminal uint32                `json:"terminal,omitempty"`
+	Size     sandbox.TerminalSize  `json:"size,omitzero"`
+	From     int64                 `json:"from,omitempty"`
 }
 
 type ipcResponse struct {
 	Processes []Process `json:"processes,omitempty"`
 	Printed   []Printed `json:"printed,omitempty"`
+
+	Terminals []sandbox.Terminal `json:"terminals,omitempty"` // all, or the one that was opened
+	From      int64              `json:"from,omitempty"`
 }
 
 // peers lets the processes of a state folder ask each other about their machines. It is
@@ -96,6 +110,8 @@ func (p *peers) answer(ctx context.Context, text json.RawMessage) (any, error) {
 	switch {
 	case s == nil && q.Op == opSignal:
 		err = errNoProcess(q.PID)
+	case s == nil && q.Op != opProcesses && q.Op != opPrinted:
+		err = errNotFound(q.ID)
 	case s == nil: // it was let go of: nothing works in it
 	case q.Op == opProcesses:
 		a.Processes, err = m.Processes(ctx, q.Owner, q.ID)
@@ -103,10 +119,28 @@ func (p *peers) answer(ctx context.Context, text json.RawMessage) (any, error) {
 		a.Printed, err = m.Printed(ctx, q.Owner, q.ID)
 	case q.Op == opSignal:
 		err = m.Signal(ctx, q.Owner, q.ID, q.PID, q.Signal)
+	case q.Op == opAttachTerminal:
+		return p.attachPeer(ctx, q)
+	default:
+		err = p.answerAboutTerminals(ctx, q, &a)
+	}
+	return a, err
+}
+
+func (p *peers) answerAboutTerminals(ctx context.Context, q ipcRequest, a *ipcResponse) (err error) {
+	switch {
+	case q.Op == opOpenTerminal && q.Open != nil:
+		var one sandbox.Terminal
+		one, err = p.m.OpenTerminal(ctx, q.Owner, q.ID, *q.Open)
+		a.Terminals = []sandbox.Terminal{one}
+	case q.Op == opTerminals:
+		a.Terminals, err = p.m.Terminals(ctx, q.Owner, q.ID)
+	case q.Op == opResizeTerminal:
+		err = p.m.ResizeTerminal(ctx, q.Owner, q.ID, q.Terminal, q.Size)
 	default:
 		err = fault.New(fault.Unsupported, "this paddock cannot do that")
 	}
-	return a, err
+	return err
 }
 
 // ask asks the process that has a session open. One that has no machine has no desk,

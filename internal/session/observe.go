@@ -18,17 +18,18 @@ type Action string
 
 // The actions.
 const (
-	Executing     Action = "execute"
-	Creating      Action = "create_session"
-	Destroying    Action = "destroy_session"
-	Resetting     Action = "reset"
-	Checkpointing Action = "checkpoint"
-	Unlabelling   Action = "remove_label"
-	Restoring     Action = "restore"
-	Forking       Action = "fork"
-	Exporting     Action = "export"
-	Importing     Action = "import"
-	Renaming      Action = "rename"
+	Executing       Action = "execute"
+	Creating        Action = "create_session"
+	Destroying      Action = "destroy_session"
+	Resetting       Action = "reset"
+	Checkpointing   Action = "checkpoint"
+	Unlabelling     Action = "remove_label"
+	Restoring       Action = "restore"
+	Forking         Action = "fork"
+	Exporting       Action = "export"
+	Importing       Action = "import"
+	Renaming        Action = "rename"
+	OpeningTerminal Action = "open_terminal"
 )
 
 // Event is one action in a session, for a record of who did what.

@@ -83,6 +83,10 @@ type residence interface {
 	// dial connects to a port at which a program listens, waking what was saved. It is not the
 	// caller's turn.
 	dial(ctx context.Context, port uint16) (sandbox.Stream, error)
+	// terminals gives what has the terminals of what lives. What was saved is woken for that;
+	// where nothing was and boot says so, a machine is booted; else that is a
+	// fault.NotFound. It is not the caller's turn.
+	terminals(ctx context.Context, boot bool) (sandbox.TerminalHost, error)
 	// usage measures what lives; disk is what is known of the files. Any goroutine may call it.
 	usage(ctx context.Context, disk int64) Usage
 }

@@ -50,7 +50,7 @@ func (r *run) ended(res *Result) {
 // the interpreters whose state is to be kept.
 func (r *run) keep(live map[string]sandbox.Instance, res *Result) {
 	s, t := r.s, r.t
-	if s.isEphemeral() {
+	if s.isEphemeral() || r.req.Look {
 		r.noteChanges(res)
 		return
 	}
@@ -154,7 +154,7 @@ func (r *run) accountFor(exit sandbox.Exit) map[string]sandbox.Instance {
 		}
 	}
 	s.mu.Lock()
-	if !r.counted {
+	if !r.counted && !r.req.Look {
 		s.record.Executions++
 		if s.record.Runtimes == nil {
 			s.record.Runtimes = map[string]int64{}

@@ -155,6 +155,9 @@ type Request struct {
 	// Stdout and Stderr, when set, receive output while it is printed, besides
 	// what Result keeps.
 	Stdout, Stderr io.Writer
+	// Look says that the program only looks at what is there, as completion in an
+	// interactive interpreter does: no checkpoint is made after it, and it is not counted.
+	Look bool
 	// Started is called, when set, with the execution's id once it leaves the
 	// queue.
 	Started func(execution string)

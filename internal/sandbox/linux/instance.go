@@ -16,6 +16,7 @@ import (
 // instance is an interpreter in a machine.
 type instance struct {
 	sandbox.ProcessManager
+	sandbox.TerminalHost
 	backend *Backend
 	machine *machine
 	kernel  *wire.Instance
@@ -30,11 +31,12 @@ func (in *instance) WasRestored() bool { return in.survived }
 var (
 	_ sandbox.Instance         = (*instance)(nil)
 	_ sandbox.ProcessManager   = (*instance)(nil)
+	_ sandbox.TerminalHost     = (*instance)(nil)
 	_ sandbox.RestoredInstance = (*instance)(nil)
 )
 
 func newInstance(b *Backend, m *machine, kernel *wire.Instance) *instance {
-	return &instance{ProcessManager: kernel.Overseer(), backend: b, machine: m, kernel: kernel}
+	return &instance{ProcessManager: kernel.Overseer(), TerminalHost: kernel.Terminals(), backend: b, machine: m, kernel: kernel}
 }
 
 // Run executes one command. What the watch of the machine stops has the cause that

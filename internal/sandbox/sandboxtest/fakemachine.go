@@ -56,6 +56,8 @@ type fakeBox struct {
 	alive   context.Context
 	end     context.CancelFunc
 	proxied sync.WaitGroup
+	// terminals have a lock of their own.
+	terminals fakeTerminals
 }
 
 // NewFakeMachines makes a backend without machines.
@@ -268,6 +270,7 @@ func (in *fakeTenant) Close() error {
 	in.mu.Lock()
 	in.processes = nil
 	in.mu.Unlock()
+	in.box.terminals.endOf(in)
 	in.left()
 	return err
 }

@@ -35,7 +35,7 @@ type Client struct {
 	last       uint32
 	asked      map[uint32]chan ManagedBody // who waits for which answer
 	question   uint32
-	dialling   map[uint32]chan StatusBody // likewise, of streams
+	dialling   map[uint32]chan DialedBody // likewise, of streams
 	dialled    uint32
 	holding    chan<- StatusBody // who waits for the answer to a hold
 	holdNumber uint32
@@ -83,7 +83,7 @@ func NewClient(ctx context.Context, stream io.ReadWriteCloser, setup any) (*Clie
 func newClient(stream io.ReadWriteCloser) *Client {
 	c := &Client{
 		conn: NewConn(stream), ended: make(chan struct{}), ready: make(chan Ready, 1), instances: map[uint32]*Instance{},
-		asked: map[uint32]chan ManagedBody{}, dialling: map[uint32]chan StatusBody{},
+		asked: map[uint32]chan ManagedBody{}, dialling: map[uint32]chan DialedBody{},
 	}
 	c.streams = NewStreams(c.conn)
 	c.ctx, c.stop = context.WithCancel(context.Background())

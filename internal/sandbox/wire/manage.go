@@ -24,6 +24,10 @@ const (
 	ManageSignal   = "signal"
 	ManageRead     = "read"
 	ManageRuntimes = "runtimes" // of no instance
+
+	ManageOpenTerminal = "open terminal"
+	ManageTerminals    = "terminals"
+	ManageResize       = "resize terminal"
 )
 
 // ManageBody asks for something about the processes of an instance, whether it
@@ -35,6 +39,10 @@ type ManageBody struct {
 	PID      int    `json:"pid,omitempty"`    // to be signalled
 	Signal   string `json:"signal,omitempty"` // its name
 	From     int64  `json:"from,omitempty"`   // where to read on
+
+	Open     sandbox.TerminalSpec `json:"open,omitzero"`      // a terminal
+	Terminal uint32               `json:"terminal,omitempty"` // to be resized
+	Size     sandbox.TerminalSize `json:"size,omitzero"`
 }
 
 // ManagedBody answers a ManageBody.
@@ -44,6 +52,8 @@ type ManagedBody struct {
 	Processes []sandbox.Process `json:"processes,omitempty"`
 	Printed   sandbox.Printed   `json:"printed"`
 	Runtimes  []sandbox.Runtime `json:"runtimes,omitempty"`
+	// Terminals are all of the machine's, or the one that was opened.
+	Terminals []sandbox.Terminal `json:"terminals,omitempty"`
 }
 
 // manage asks the child, and waits for the answer as long as ctx allows.

@@ -24,11 +24,21 @@ const (
 const MaxStreams = 320
 
 // DialBody asks the child to connect a new stream to a port of its own loopback
-// address; an [StatusBody] in a dialed frame answers it. The frame's ID is the
+// address, or to a terminal; a [DialedBody] in a dialed frame answers it. The frame's ID is the
 // stream's number, as in all frames about streams; those that the child opens are
 // marked by their highest bit.
 type DialBody struct {
-	Port uint16 `json:"port"`
+	Port uint16 `json:"port,omitempty"`
+	// Terminal is a [sandbox.Terminal]'s number; 0: none. What the child sends begins with
+	// what was printed there from the offset From on.
+	Terminal uint32 `json:"terminal,omitempty"`
+	From     int64  `json:"from,omitempty"`
+}
+
+// DialedBody says whether the stream is connected, and for a terminal from which offset on.
+type DialedBody struct {
+	StatusBody
+	From int64 `json:"from,omitempty"`
 }
 
 // Stream is a connection to a port of the child's machine, or at the child's end
@@ -323,11 +333,17 @@ func (t *Streams) Cut(err error) {
 // that have a machine of their own answer. Where nobody listens it is a
 // fault.Unavailable.
 func (c *Client) Dial(ctx context.Context, port uint16) (*Stream, error) {
-	answer := make(chan StatusBody, 1)
+	s, _, err := c.dial(ctx, DialBody{Port: port})
+	return s, err
+}
+
+// dial connects a stream, and gives what was answered.
+func (c *Client) dial(ctx context.Context, body DialBody) (*Stream, DialedBody, error) {
+	answer := make(chan DialedBody, 1)
 	c.mu.Lock()
 	if c.cause != nil {
 		c.mu.Unlock()
-		return nil, gone(c.cause)
+		return nil, DialedBody{}, gone(c.cause)
 	}
 	c.dialled = (c.dialled + 1) &^ fromChild
 	id := c.dialled
@@ -340,14 +356,15 @@ func (c *Client) Dial(ctx context.Context, port uint16) (*Stream, error) {
 	}()
 	s, err := c.streams.Open(id)
 	if err != nil {
-		return nil, err
+		return nil, DialedBody{}, err
 	}
-	if err := c.conn.WriteJSON(KindDial, id, DialBody{Port: port}); err != nil {
+	if err := c.conn.WriteJSON(KindDial, id, body); err != nil {
 		s.Close()
-		return nil, gone(err)
+		return nil, DialedBody{}, gone(err)
 	}
+	var a DialedBody
 	select {
-	case a := <-answer:
+	case a = <-answer:
 		err = a.err()
 	case <-c.ended:
 		err = gone(c.Err())
@@ -356,14 +373,14 @@ func (c *Client) Dial(ctx context.Context, port uint16) (*Stream, error) {
 	}
 	if err != nil {
 		s.Close()
-		return nil, err
+		return nil, DialedBody{}, err
 	}
-	return s, nil
+	return s, a, nil
 }
 
 // answered hands an answer to whom it is for. One that nobody waits for is late.
 func (c *Client) answered(f Frame) error {
-	var a StatusBody
+	var a DialedBody
 	if err := json.Unmarshal(f.Body, &a); err != nil {
 		return fmt.Errorf("reading the answer to a dial: %w", err)
 	}

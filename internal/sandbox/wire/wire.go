@@ -41,7 +41,7 @@
 // own), [TranslationsAtOnce] times at once.
 //
 // Where the child has a machine of its own, a dial connects a stream of bytes to
-// a port of the machine: see [Stream]. What connects to the child in the machine is a
+// a port of the machine, or to a terminal: see [Stream]. What connects to the child in the machine is a
 // stream to the server (opened): see [Client.Accept]. A hold silences it until goOn, so that the
 // machine can be saved between two frames. What goes on from there later, on another
 // connection, is told so by restored in the place of goOn, and says by survived which
@@ -64,7 +64,7 @@ import (
 
 // Version is the protocol's version; both ends must have the same, and do,
 // being the same binary.
-const Version = 9
+const Version = 10
 
 // Window is how many bytes of output may be under way in one run, of a snapshot,
 // and of a state's layers.
@@ -119,7 +119,7 @@ const (
 	KindManaged   // a [ManagedBody], likewise
 	// What follows is about a [Stream], whose number is the frame's ID.
 	KindDial         // a [DialBody]
-	KindDialed       // an [StatusBody]
+	KindDialed       // a [DialedBody]
 	KindStreamData   // raw
 	KindStreamEnd    // nothing more comes from there
 	KindStreamCredit // a [CreditBody]

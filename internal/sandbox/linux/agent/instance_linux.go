@@ -136,9 +136,9 @@ func (in *instance) pid() int {
 
 // sessions are those in which the instance's processes are as a rule.
 func (in *instance) sessions() []int {
+	all := in.agent.terminals.sessions(in)
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	var all []int
 	for _, k := range in.past {
 		all = append(all, k.session)
 	}

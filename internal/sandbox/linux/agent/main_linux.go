@@ -105,10 +105,11 @@ type agent struct {
 	setup Setup
 	reap  *reaper // nil before Prepare
 	// What connects to ports of the box, and to proxy.
-	streams *wire.Streams
-	proxy   atomic.Pointer[proxy] // nil: nothing connects to the server
-	passed  atomic.Uint32         // streams that were opened
-	passing sync.WaitGroup        // what proxies do
+	streams   *wire.Streams
+	proxy     atomic.Pointer[proxy] // nil: nothing connects to the server
+	passed    atomic.Uint32         // streams that were opened
+	passing   sync.WaitGroup        // what proxies do
+	terminals terminals
 
 	mu    sync.Mutex      // guards what follows
 	known map[life]uint32 // whose a process is, once it was seen

@@ -3,6 +3,7 @@ package agent
 import (
 	"bytes"
 	"errors"
+	"math"
 	"os"
 	"slices"
 	"strconv"
@@ -159,6 +160,24 @@ func (a *agent) manage(body wire.ManageBody) wire.ManagedBody {
 		}
 	case wire.ManageRead:
 		answer.Printed = in.out.printed(body.From)
+	case wire.ManageOpenTerminal:
+		one, err := a.openTerminal(in, body.Open)
+		answer.Terminals = []sandbox.Terminal{one}
+		if err != nil {
+			answer.StatusBody = wire.ErrorBody(fault.Of(err))
+		}
+	case wire.ManageTerminals:
+		for _, one := range a.terminals.list() {
+			answer.Terminals = append(answer.Terminals, one.describe())
+		}
+	case wire.ManageResize:
+		one, f := a.terminals.get(body.Terminal)
+		if f == nil {
+			f = fault.Of(one.resize(body.Size))
+		}
+		if f != nil {
+			answer.StatusBody = wire.ErrorBody(f)
+		}
 	default:
 		answer.StatusBody = wire.ErrorBody(fault.New(fault.Unsupported, "the agent does not know how to %q", body.Op))
 	}
@@ -250,11 +269,13 @@ func (a *agent) signalOne(in *instance, pid int, name string) *fault.Error {
 // killTimes is how often what keeps starting new processes is looked for.
 const killTimes = 50
 
-// killOf ends what an instance's programs started: since a moment in ticks, or
-// all of it. The kernel is the caller's own.
+// killOf ends what an instance's programs started: since a moment in ticks, but for what
+// somebody started at a terminal, or all of it. The kernel is the caller's own.
 func (a *agent) killOf(in *instance, since int64) {
 	a.kill(func() []process {
-		return slices.DeleteFunc(a.owned()[in.id], func(p process) bool { return p.pid == in.pid() || p.started < since })
+		return slices.DeleteFunc(a.owned()[in.id], func(p process) bool {
+			return p.pid == in.pid() || p.started < since || since != math.MinInt64 && a.terminals.has(p.session)
+		})
 	})
 }
 

@@ -214,7 +214,7 @@ func (k *interpreter) heard(ended <-chan struct{}) bool {
 // interruptOthers tells what was started in this run.
 func (in *instance) interruptOthers(k *interpreter, since int64) {
 	for _, p := range in.agent.owned()[in.id] {
-		if p.pid != k.child.pid && p.started >= since {
+		if p.pid != k.child.pid && p.started >= since && !in.agent.terminals.has(p.session) {
 			_ = syscall.Kill(p.pid, syscall.SIGINT)
 		}
 	}
