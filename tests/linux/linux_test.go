@@ -85,7 +85,7 @@ func prepare(t *testing.T) string {
 func paddock(t *testing.T, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), filepath.Join(shared.dir, "paddock"), args...)
 	cmd.Env = append(os.Environ(), "PADDOCK_STATE_DIR="+filepath.Join(shared.dir, "state"), "PADDOCK_CACHE_DIR="+sandboxtest.PreparedCache(t),
-		"PADDOCK_SANDBOX_IMAGE="+image(), "PADDOCK_SESSIONS_MAX_MEMORY_MB=1024", "PADDOCK_SANDBOX_MEMORY_MB=1024")
+		"PADDOCK_SANDBOX_IMAGE="+image(), "PADDOCK_PACKAGES_PUBLIC=false", "PADDOCK_SESSIONS_MAX_MEMORY_MB=1024", "PADDOCK_SANDBOX_MEMORY_MB=1024")
 	return cmd
 }
 
