@@ -10,7 +10,7 @@ import (
 func TestWarningsOfTheLogAreMessages(t *testing.T) {
 	var stderr bytes.Buffer
 	log := slog.New(&messages{cl: &cli{stderr: &stderr}}).With("session", "s-1")
-	log.Info("what nobody has to know")
+	log.Info("what users need not know")
 	log.Warn("a session cannot be read", "cause", errors.New("it is \x1b[2Jdamaged"))
 	log.Error("the disk is full")
 	want := "paddock: warning: a session cannot be read: it is \\u001b[2Jdamaged (session s-1)\n" +

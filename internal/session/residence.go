@@ -76,14 +76,14 @@ type residence interface {
 	enforceLifetime(now time.Time) time.Duration
 	saveIdle(now time.Time) time.Duration
 
-	// filesChanged says that the server has changed files of the session: what lives sees
+	// filesChanged says that the server has changed files of the session: a live interpreter sees
 	// that from here on. Any goroutine may call it.
 	filesChanged()
 
 	// dial connects to a port at which a program listens, waking what was saved. It is not the
 	// caller's turn.
 	dial(ctx context.Context, port uint16) (sandbox.Stream, error)
-	// terminals gives what has the terminals of what lives. What was saved is woken for that;
+	// terminals gives what has the terminals of a live machine. What was saved is woken for that;
 	// where nothing was and boot says so, a machine is booted; else that is a
 	// fault.NotFound. It is not the caller's turn.
 	terminals(ctx context.Context, boot bool) (sandbox.TerminalHost, error)

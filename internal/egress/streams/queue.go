@@ -69,7 +69,7 @@ func (q *queue) pass(n int) {
 
 func (q *queue) drop() { q.buffer, q.at = nil, 0 }
 
-// giveBack takes what take gave, of which nobody reads any more.
+// giveBack takes what take gave, which has no reader any more.
 func (q *queue) giveBack(b []byte) {
 	if q.buffer == nil {
 		q.spare = b
