@@ -109,13 +109,19 @@ func (a *atTerminal) until(pattern string) string {
 	}
 }
 
-// ends waits for the end, and checks the exit code.
-func (a *atTerminal) ends(code int) {
+// ends waits for the end, checks the exit code, and gives what was seen last.
+func (a *atTerminal) ends(code int) string {
 	a.t.Helper()
 	_ = a.cmd.Wait() // the code tells
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for !a.over {
+		a.change.Wait()
+	}
 	if got := a.cmd.ProcessState.ExitCode(); got != code {
 		a.t.Errorf("it ended with %d and not %d, after %q", got, code, a.seen.String())
 	}
+	return a.seen.String()
 }
 
 func TestAShellAtATerminal(t *testing.T) {
@@ -201,8 +207,7 @@ func TestRunAtATerminalWithoutAProgramIsAREPL(t *testing.T) {
 	a := startAtTerminal(t, t.TempDir(), "run")
 	a.until(`Ctrl-D leaves`)
 	a.types("exit\r")
-	a.ends(0)
-	if text := a.seen.String(); strings.Contains(text, "error") {
+	if text := a.ends(0); strings.Contains(text, "error") {
 		t.Errorf("it says %q", text)
 	}
 }
