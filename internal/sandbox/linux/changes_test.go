@@ -219,7 +219,7 @@ func TestABoxSeesWhatTheServerChanges(t *testing.T) {
 	a.change(func() error { return os.WriteFile(a.path("three"), []byte("longer"), 0o666) })
 	a.want(`answer = (os.path.exists("one"), os.stat("three").st_size, open("three").read())`, `[false, 6, "longer"]`)
 
-	// What lives in the sentry only stays.
+	// What only the sentry has stays.
 	a.want(`import socket; s = socket.socket(socket.AF_UNIX); s.bind("s"); s.listen(); os.mkfifo("p"); answer = sorted(os.listdir("."))`,
 		`["a", "d", "p", "s", "three", "two", "was"]`)
 	a.write("two", "more")

@@ -75,7 +75,7 @@ func (c *comparison) folder(d unsafe.Pointer) {
 				c.folders = append(c.folders, n.dentry)
 			}
 		case err != nil && (!gone || !c.direct(i)):
-			// The host does not let us look, and does not let a program either; or it is the
+			// The host refuses the look, as it would refuse a program; or it is the
 			// sentry's own, such as a socket.
 			mu.Unlock()
 		default:
