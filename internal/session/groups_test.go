@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -56,8 +57,10 @@ func TestACollectionLeavesForksInTheMakingAlone(t *testing.T) {
 
 // halfway fails when the marker of a group has its name already, and looks whether
 // that is still there when the first of the forks goes.
+// The log of commits writes files in goroutines of its own.
 type halfway struct {
 	blob.Files
+	mu     sync.Mutex
 	marker string
 	there  error // what looking for the marker gave
 	looked bool
@@ -66,19 +69,26 @@ type halfway struct {
 func (h *halfway) Rename(from, to string) error {
 	err := h.Files.Rename(from, to)
 	if filepath.Base(filepath.Dir(to)) == ".groups" {
+		h.mu.Lock()
+		defer h.mu.Unlock()
 		h.marker = to
 	}
 	return err
 }
 
 func (h *halfway) SyncDir(name string) error {
-	if h.marker != "" && name == filepath.Dir(h.marker) {
+	h.mu.Lock()
+	marker := h.marker
+	h.mu.Unlock()
+	if marker != "" && name == filepath.Dir(marker) {
 		return syscall.EIO
 	}
 	return h.Files.SyncDir(name)
 }
 
 func (h *halfway) Remove(name string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	if h.marker != "" && !h.looked && filepath.Base(name) == "session.json" {
 		h.looked = true
 		_, h.there = os.Lstat(h.marker)
@@ -96,6 +106,8 @@ func TestForksThatCouldNotBeMadeGoTogether(t *testing.T) {
 	} else if strings.Contains(err.Error(), "there is no session") {
 		t.Errorf("forking: got error %v, want one that does not speak of the forks", err)
 	}
+	files.mu.Lock()
+	defer files.mu.Unlock()
 	if !files.looked {
 		t.Error("no fork was removed")
 	}
