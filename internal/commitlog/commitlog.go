@@ -103,8 +103,10 @@ type Log struct {
 	retiring     bool                 // a goroutine does it
 	changed      *sync.Cond           // of retirees and retiring
 	spare        *segment             // ready to be used; nil: none
-	commits      int
-	sparing      bool // a spare is being made, or could not be
+	commits      int                  // since the log rested
+	sparing      bool                 // a spare is being made, or could not be
+	seen         int                  // commits, when shrinking was set
+	shrinking    *time.Timer          // calls shrink; nil: there was no spare yet
 }
 
 // Open recovers what processes left that have ended, and gives this process's log. It
@@ -131,6 +133,9 @@ func (l *Log) Close() error {
 	l.mu.Lock()
 	was := l.closed
 	l.closed = true
+	if l.shrinking != nil {
+		l.shrinking.Stop()
+	}
 	l.mu.Unlock()
 	if was {
 		return nil

@@ -112,19 +112,27 @@ func (l *Log) newSegment() (*segment, error) {
 func (l *Log) spareSoon() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed || l.sparing || l.spare != nil || l.commits < sparesAfter {
+	if l.spare != nil || l.commits < sparesAfter {
 		return
 	}
 	size := int64(leastSpare)
 	if l.current != nil && l.current.ready {
-		size = min(2*l.current.limit, mostSpare)
+		size = max(min(2*l.current.limit, mostSpare), leastSpare)
 	}
-	s, err := l.newSegment()
-	if err != nil {
-		l.sparing = true // it is tried no more: the disk may be full
+	l.makeSpareLocked(size)
+}
+
+// makeSpareLocked begins to make a segment of that size. The caller holds Log.writing and
+// Log.mu.
+func (l *Log) makeSpareLocked(size int64) {
+	if l.closed || l.sparing {
 		return
 	}
-	l.sparing = true
+	l.sparing = true // where it cannot be made it is tried no more: the disk may be full
+	s, err := l.newSegment()
+	if err != nil {
+		return
+	}
 	l.background.Go(func() {
 		err := l.fill(s, size)
 		l.mu.Lock()
@@ -134,7 +142,42 @@ func (l *Log) spareSoon() {
 			return
 		}
 		l.spare, l.sparing = s, false
+		l.shrinkSoonLocked()
 	})
+}
+
+// shrinkSoonLocked has the log give back what it does not need when nothing is committed for
+// a while. The caller holds Log.mu.
+func (l *Log) shrinkSoonLocked() {
+	l.seen = l.commits
+	switch {
+	case l.closed:
+	case l.shrinking == nil:
+		l.shrinking = time.AfterFunc(restTime, l.shrink)
+	default:
+		l.shrinking.Reset(restTime)
+	}
+}
+
+// shrink replaces a large spare segment by a small one, as in a process that has just begun,
+// if nothing is in use: the next commit finds a segment that is ready, too.
+func (l *Log) shrink() {
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.current != nil || l.commits != l.seen {
+		l.shrinkSoonLocked()
+		return
+	}
+	l.commits, l.seen = 0, 0
+	s := l.spare
+	if l.closed || s == nil || s.limit <= firstSegment {
+		return
+	}
+	l.spare = nil
+	l.background.Go(func() { l.removeSegment(s) })
+	l.makeSpareLocked(firstSegment)
 }
 
 // zeros is what segments are filled with.

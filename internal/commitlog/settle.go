@@ -56,6 +56,7 @@ func (l *Log) retireAll() {
 	defer l.mu.Unlock()
 	defer func() {
 		l.retiring = false
+		l.shrinkSoonLocked()
 		l.changed.Broadcast()
 	}()
 	for len(l.retirees) > 0 {
