@@ -26,8 +26,7 @@ _os_close = _socket.close
 AF_UNSPEC, AF_INET, AF_INET6, SOCK_STREAM, IPPROTO_TCP = 0, _socket.AF_INET, _socket.AF_INET6, _socket.SOCK_STREAM, _socket.IPPROTO_TCP
 
 FIRST = 1_000_000   # file descriptors from here on are streams
-AT_ONCE = 256 << 10  # bytes that one message takes
-AHEAD = 64 << 10    # bytes that are taken at least where there are so many
+AT_ONCE = 512 << 10  # bytes that one message takes, or gives where there are so many
 NOBODY = {"error": {"kind": "no_network", "message": "this session has no network"}}
 NOTHING = memoryview(b"")
 
@@ -120,8 +119,8 @@ class Stream:
         self.ended = self.shut = False
         self.tls = False
 
-    def read_message(self, most, timeout):
-        return message("net.read", stream=self.number, at=self.taken, max=max(min(most, AT_ONCE), AHEAD), timeout=timeout)
+    def read_message(self, timeout):
+        return message("net.read", stream=self.number, at=self.taken, max=AT_ONCE, timeout=timeout)
 
     def arrived(self, value):
         """Takes what the host gave to a read."""
@@ -138,17 +137,17 @@ class Stream:
         """Takes the first bytes off what was taken ahead."""
         self.ahead = self.ahead[n:] if n < len(self.ahead) else NOTHING
 
-    def fill(self, most, timeout):
+    def fill(self, timeout):
         """Waits until there is something to read, or the end."""
         if not self.ahead and not self.ended:
-            answer = _call(b'{"op":"call"}\n' + self.read_message(most, timeout))
+            answer = _call(b'{"op":"call"}\n' + self.read_message(timeout))
             try:
                 self.arrived(value_of(said(answer)))
             except BrokenPipeError as error:
                 raise ConnectionResetError(errno.ECONNRESET, error.strerror) from None
 
     def read_into(self, buffer, timeout):
-        self.fill(len(buffer), timeout)
+        self.fill(timeout)
         n = min(len(buffer), len(self.ahead))
         buffer[:n] = self.ahead[:n]
         self.drop(n)
@@ -330,7 +329,7 @@ class socket:
             raise ValueError("negative buffersize in recv")
         stream = self._stream
         if n:
-            self._fill(stream, n)
+            self._fill(stream)
         data = bytes(stream.ahead[:n])
         if not flags & _socket.MSG_PEEK:
             stream.drop(len(data))
@@ -342,16 +341,16 @@ class socket:
             view = view[:nbytes]
         if not len(view):
             return 0
-        self._fill(stream, len(view))
+        self._fill(stream)
         n = min(len(view), len(stream.ahead))
         view[:n] = stream.ahead[:n]
         if not flags & _socket.MSG_PEEK:
             stream.drop(n)
         return n
 
-    def _fill(self, stream, most):
+    def _fill(self, stream):
         try:
-            stream.fill(most, self._timeout)
+            stream.fill(self._timeout)
         except TimeoutError:
             self._would_block()
             raise

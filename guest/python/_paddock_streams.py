@@ -48,7 +48,7 @@ class Network:
     async def sock_recv_into(self, sock, buffer):
         stream = sock._stream
         while not stream.ahead and not stream.ended:
-            answer = await self._begin(stream.read_message(len(buffer), None))
+            answer = await self._begin(stream.read_message(None))
             if answer is None:
                 raise ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
             stream.arrived(_value_of(answer))
@@ -172,7 +172,7 @@ class Transport(asyncio.transports._FlowControlMixin, asyncio.Transport):
             if not self._protocol.eof_received():
                 self.close()
         else:
-            self._reading = self._loop._begin(stream.read_message(AT_ONCE, None))
+            self._reading = self._loop._begin(stream.read_message(None))
             self._reading.add_done_callback(self._read_answered)
 
     def _deliver(self):

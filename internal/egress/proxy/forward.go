@@ -16,6 +16,10 @@ import (
 // exchangeKey is where the context of a request on its way out has its exchange.
 type exchangeKey struct{}
 
+// copied is how many bytes of an answer are copied at once. Where its length is not known
+// beforehand so many are a chunk, which the program has to read by itself.
+const copied = 128 << 10
+
 // buffers are what answers are copied with.
 type buffers struct{ pool sync.Pool }
 
@@ -23,7 +27,7 @@ func (b *buffers) Get() []byte {
 	if p, ok := b.pool.Get().(*[]byte); ok {
 		return *p
 	}
-	return make([]byte, 32<<10)
+	return make([]byte, copied)
 }
 
 func (b *buffers) Put(p []byte) { b.pool.Put(&p) }

@@ -18,14 +18,24 @@ type half struct {
 	queue   queue
 	end     error         // what a reader is told when there are no more bytes; nil: more may come
 	gone    error         // what a writer is told, and nobody reads any more; nil: somebody may
-	changed chan struct{} // closed, and another one, when something of this changes
+	changed chan struct{} // closed when something of this changes; nil: no goroutine waits for that
 }
 
-func newHalf(most int) *half { return &half{most: most, changed: make(chan struct{})} }
+func newHalf(most int) *half { return &half{most: most} }
 
 func (h *half) changeLocked() {
-	close(h.changed)
-	h.changed = make(chan struct{})
+	if h.changed != nil {
+		close(h.changed)
+		h.changed = nil
+	}
+}
+
+// changesLocked is closed at the next change.
+func (h *half) changesLocked() <-chan struct{} {
+	if h.changed == nil {
+		h.changed = make(chan struct{})
+	}
+	return h.changed
 }
 
 // read gives what there is, or waits for it until one of done is closed: then late.
@@ -72,7 +82,7 @@ func (h *half) whenReady(none bool, late error, done []<-chan struct{}, f func(q
 			defer h.mu.Unlock()
 			return h.end
 		}
-		changed := h.changed
+		changed := h.changesLocked()
 		h.mu.Unlock()
 		wait(changed, done)
 	}
@@ -97,11 +107,12 @@ func (h *half) write(p []byte, late error, done ...<-chan struct{}) (n int, err 
 				h.changeLocked()
 			}
 		}
-		changed := h.changed
-		h.mu.Unlock()
 		if err != nil || n == len(p) {
+			h.mu.Unlock()
 			return n, err
 		}
+		changed := h.changesLocked()
+		h.mu.Unlock()
 		wait(changed, done)
 	}
 }
@@ -131,7 +142,7 @@ func (h *half) leave(why error) {
 func (h *half) ready() (ready bool, changed <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.queue.len() > 0 || h.end != nil || h.gone != nil, h.changed
+	return h.queue.len() > 0 || h.end != nil || h.gone != nil, h.changesLocked()
 }
 
 func isClosed(done []<-chan struct{}) bool {

@@ -71,7 +71,7 @@ func (q *queue) drop() { q.buffer, q.at = nil, 0 }
 
 // giveBack takes what take gave, which has no reader any more.
 func (q *queue) giveBack(b []byte) {
-	if q.buffer == nil {
+	if cap(b) > cap(q.spare) {
 		q.spare = b
 	}
 }

@@ -34,7 +34,7 @@ type Config struct {
 	Allow string
 	// Open is how many streams there may be at once; zero: 48, which leaves room among a run's calls where each has one that waits.
 	Open int
-	// Buffer is how many bytes a stream keeps in each direction; zero: 256 KiB. Who
+	// Buffer is how many bytes a stream keeps in each direction; zero: 512 KiB. Who
 	// writes more waits.
 	Buffer int
 	// Idle is after how much time a stream is closed of which nobody asks anything;
@@ -61,7 +61,7 @@ type Table struct {
 // New makes a table without streams.
 func New(c Config) *Table {
 	c.Open = cmp.Or(c.Open, 48)
-	c.Buffer = cmp.Or(c.Buffer, 256<<10)
+	c.Buffer = cmp.Or(c.Buffer, 512<<10)
 	c.Idle = cmp.Or(c.Idle, 10*time.Minute)
 	c.Allow = cmp.Or(c.Allow, "in the configuration's network.allow, or PADDOCK_NET_ALLOW")
 	t := &Table{config: c, streams: map[int]*stream{}, names: map[netip.Addr]string{}}

@@ -57,6 +57,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
@@ -301,6 +302,7 @@ type Conn struct {
 	stream io.ReadWriteCloser
 	in     *bufio.Reader // of stream
 	header [headerSize]byte
+	spare  atomic.Pointer[[]byte] // that Reuse was given
 
 	mu     sync.Mutex // guards writing
 	buffer []byte
@@ -334,11 +336,31 @@ func (c *Conn) Read() (Frame, error) {
 	if n == 0 {
 		return f, nil
 	}
-	f.Body = make([]byte, n)
+	f.Body = c.memory(int(n))
 	if _, err := io.ReadFull(c.in, f.Body); err != nil {
 		return Frame{}, fmt.Errorf("reading a frame's body: %w", err)
 	}
 	return f, nil
+}
+
+// memory is where a frame's body of n bytes goes. What is large has room to spare, so that
+// it fits again after Reuse was given all of it but a few bytes at its beginning.
+func (c *Conn) memory(n int) []byte {
+	if n < largePart {
+		return make([]byte, n)
+	}
+	if spare := c.spare.Swap(nil); spare != nil && n <= cap(*spare) {
+		return (*spare)[:n]
+	}
+	return make([]byte, n, (n|4095)+1)
+}
+
+// Reuse gives Read the memory of a body, or of its end, for another one. It is not the
+// caller's any more. Small ones are as quickly made.
+func (c *Conn) Reuse(body []byte) {
+	if size := cap(body); size >= largePart && size <= 2*Window {
+		c.spare.Store(&body)
+	}
 }
 
 // Write sends one frame whose body is the parts one after the other.

@@ -40,9 +40,11 @@ func hostCall(in *instance, stack []uint64) {
 			}
 			return
 		} else if asked.Op == "bytes" && !in.script.draining {
-			if stack[0], err = newArray(m, in.calls.take(asked.Reply)); err != nil {
+			piece := in.calls.take(asked.Reply)
+			if stack[0], err = newArray(m, piece); err != nil {
 				stack[0] = 0
 			}
+			in.ends.Calls.Reuse(piece)
 			return
 		} else if asked.Op != "" {
 			answer = in.script.serve(asked, payload)

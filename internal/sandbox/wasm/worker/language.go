@@ -73,6 +73,7 @@ func (python) imports() []hostFunc {
 			if room, err := slice(in.bytes(), uint32(stack[0]), uint32(stack[1])); err == nil {
 				copy(room, in.answer)
 			}
+			in.ends.Calls.Reuse(in.answer)
 			in.answer = nil
 		}},
 		{"paddock", "blocks", []api.ValueType{i32, i32, i32, i32}, nil, func(in *instance, stack []uint64) {

@@ -154,6 +154,10 @@ func (c *Calls) begin(body []byte, to chan []byte) (number uint32, over <-chan s
 // ended, or nothing can be called.
 func (c *Calls) Ask(body []byte, stop <-chan struct{}) ([]byte, bool) { return c.Start(body, stop)() }
 
+// Reuse takes the memory of an answer that Ask or Take gave, for another one: the caller
+// has no further use for it.
+func (c *Calls) Reuse(answer []byte) { c.conn.Reuse(answer) }
+
 // Start makes a call; what it gives waits for the reply, as Ask does.
 func (c *Calls) Start(body []byte, stop <-chan struct{}) (wait func() ([]byte, bool)) {
 	to := make(chan []byte, 1)
