@@ -146,7 +146,7 @@ func (x boxes) kept(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	base("fork of a live session to its first result (p50)", forked, "")
+	base("fork of a live session to its first result (p50)", forked, "<= 200 ms")
 	asleep := func() error { return p.Sleep(session.Local, id) }
 	if err := asleep(); err != nil {
 		return err
