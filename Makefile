@@ -59,7 +59,7 @@ NATIVE ?= $(if $(filter linux-amd64 linux-arm64,$(PLATFORM)),1,0)
 ENGINE := internal/sandbox/wasm/native/lib/libguests.a
 CARRIED := internal/sandbox/wasm/nativeworker/dist
 WORKER := $(CARRIED)/$(PLATFORM)/worker.sha256
-PROGRAM_FILES := $(filter-out %_test.go,$(GO_FILES))
+PROGRAM_FILES := $(filter-out %_test.go examples/% packaging/% tests/% tools/%,$(GO_FILES))
 EMBEDDED_FILES := $(shell find internal cmd -type f ! -name '*.go' ! -path '*/testdata/*' ! -path '*/dist/*' ! -path '*/__pycache__/*')
 
 $(ENGINE): guest/dist/stamp $(wildcard guest/build/native.sh guest/build/native/* guest/build/native/profile/* internal/sandbox/wasm/native/guest.h)
@@ -107,7 +107,8 @@ $(ELSEWHERE): dist/bin/%: $(PROGRAM_FILES) $(EMBEDDED_FILES) $(SKILL_FILES) gues
 	@mkdir -p $(@D) && CGO_ENABLED=0 GOOS=$(firstword $(subst -, ,$*)) GOARCH=$(lastword $(subst -, ,$*)) go build -trimpath -ldflags '$(LDFLAGS)' -o $@ ./cmd/paddock
 
 .PHONY: release
-release: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0) # every packed file's time
+# Every packed file's time.
+release: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 release: bin/paddock $(ELSEWHERE) ## archives, packages, an image, MCP bundles and checksums, in dist/release
 	@echo "paddock: packing dist/release"
 	@rm -rf dist/release && cd packaging/release && go run . -out ../../dist/release -source ../.. -version $(RELEASE) \

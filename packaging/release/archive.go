@@ -84,3 +84,19 @@ func packZip(files []file, at time.Time) ([]byte, error) {
 	}
 	return b.Bytes(), nil
 }
+
+// zipped is a file as gzip packs it, without a name or a time.
+func zipped(content []byte) ([]byte, error) {
+	var b bytes.Buffer
+	w, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := w.Write(content); err != nil {
+		return nil, err
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}

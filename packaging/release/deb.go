@@ -24,7 +24,7 @@ var (
 )
 
 // packDeb writes the Debian package: the binary, the service, which nothing starts until the
-// administrator enables it, and the completions. dpkg-deb packs it.
+// administrator enables it, the completions and the manual pages. dpkg-deb packs it.
 func (r *release) packDeb(ctx context.Context, b binary) error {
 	if b.deb == "" {
 		return nil
@@ -77,6 +77,13 @@ func (r *release) debFiles(b binary) ([]file, error) {
 		if to := places[f.name]; to != "" {
 			files = append(files, file{to, f.mode, f.content})
 		}
+	}
+	for _, f := range r.pages {
+		packed, err := zipped(f.content)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, file{"usr/share/man/man1/" + f.name + ".gz", f.mode, packed})
 	}
 	size := 0
 	for _, f := range files {

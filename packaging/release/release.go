@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -29,15 +28,15 @@ type release struct {
 	name        string // in the MCP registry; empty: it is not published there
 	url, image  string // where the files and the image will be; empty: nowhere
 
-	completions []file
-	boms        map[string][]byte // by platform
-	files       []string          // what was written
+	completions, pages []file            // of shells; for man
+	boms               map[string][]byte // by platform
+	files              []string          // what was written
 }
 
 // pack writes everything.
 func (r *release) pack(ctx context.Context) error {
 	var err error
-	if r.completions, err = r.completionScripts(ctx); err != nil {
+	if r.completions, r.pages, err = r.helpFiles(ctx); err != nil {
 		return err
 	}
 	r.boms = map[string][]byte{}
@@ -92,6 +91,9 @@ func (r *release) packArchive(b binary) error {
 	}
 	files := append(legal, b.program("paddock"), file{"sbom.cdx.json", 0o644, r.boms[b.String()]})
 	files = append(files, below("completions", r.completions)...)
+	if b.goos != "windows" {
+		files = append(files, below("man/man1", r.pages)...)
+	}
 	if b.goos == "linux" {
 		service, err := r.texts("packaging/paddock.service", "packaging/paddock.sysusers")
 		if err != nil {
@@ -126,35 +128,50 @@ func (r *release) texts(names ...string) (all []file, err error) {
 // shells are those that paddock completes words for, and the name of each one's script.
 var shells = map[string]string{"bash": "paddock.bash", "zsh": "_paddock", "fish": "paddock.fish", "powershell": "paddock.ps1"}
 
-var listed = regexp.MustCompile(`(?m)^  completion\s`)
-
-// completionScripts has the binary that runs here write its completions, which are the same
-// for all platforms. A paddock without the command, and a release without a binary for this
-// machine, has none.
-func (r *release) completionScripts(ctx context.Context) (all []file, err error) {
+// helpFiles has the binary that runs here write its completions and its manual pages, which
+// are the same for all platforms. A release without a binary for this machine has none.
+func (r *release) helpFiles(ctx context.Context) (completions, pages []file, err error) {
 	b, ok := r.here()
 	if !ok {
-		return nil, nil
+		return nil, nil, nil
 	}
 	path, err := filepath.Abs(b.path)
 	if err != nil {
-		return nil, err
-	}
-	help, err := exec.CommandContext(ctx, path, "help").Output()
-	if err != nil {
-		return nil, fmt.Errorf("asking %s for its commands: %w", b.path, err)
-	}
-	if !listed.Match(help) {
-		return nil, nil
+		return nil, nil, err
 	}
 	for shell, name := range shells {
 		script, err := exec.CommandContext(ctx, path, "completion", shell).Output()
 		if err != nil {
-			return nil, fmt.Errorf("making the completions of %s: %w", shell, err)
+			return nil, nil, fmt.Errorf("making the completions of %s: %w", shell, err)
 		}
-		all = append(all, file{name, 0o644, script})
+		completions = append(completions, file{name, 0o644, script})
 	}
-	return sorted(all), nil
+	pages, err = manualPages(ctx, path)
+	return sorted(completions), pages, err
+}
+
+// manualPages are those that the program at path writes.
+func manualPages(ctx context.Context, path string) (pages []file, err error) {
+	dir, err := os.MkdirTemp("", "paddock-man-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	if out, err := exec.CommandContext(ctx, path, "man", "--dir", dir).CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("making the manual pages: %w\n%s", err, out)
+	}
+	entries, err := os.ReadDir(dir) // in the order of names
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		text, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			return nil, err
+		}
+		pages = append(pages, file{e.Name(), 0o644, text})
+	}
+	return pages, nil
 }
 
 // sum writes the digests of all files, as sha256sum -c reads them.

@@ -1,16 +1,23 @@
 package main
 
 import (
+	"archive/tar"
 	"archive/zip"
 	"bytes"
+	"cmp"
+	"compress/gzip"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"net/url"
 	"os"
+	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -19,20 +26,35 @@ import (
 	"testing"
 
 	cdx "github.com/CycloneDX/cyclonedx-go"
+	"github.com/google/jsonschema-go/jsonschema"
 )
 
 // TestMain lets the test binary be the program that is packed.
 func TestMain(m *testing.M) {
 	switch {
-	case len(os.Args) == 2 && os.Args[1] == "help":
-		fmt.Print("  completion  Print a shell's script\n")
-		os.Exit(0)
 	case len(os.Args) == 3 && os.Args[1] == "completion":
 		fmt.Println("# for", os.Args[2])
 		os.Exit(0)
+	case len(os.Args) == 4 && os.Args[1] == "man":
+		if err := os.WriteFile(filepath.Join(os.Args[3], "paddock.1"), []byte(".TH PADDOCK 1\n"), 0o600); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	dir, err := os.MkdirTemp("", "paddock-packed-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	shared = dir
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
 }
+
+// shared is the folder of what tests share.
+var shared string
 
 // packed packs the test binary for the platform that it was built for.
 func packed(t *testing.T, args ...string) (dir string, err error) {
@@ -46,14 +68,22 @@ func packed(t *testing.T, args ...string) (dir string, err error) {
 	return dir, run(t.Context(), append(args, fmt.Sprintf("%s-%s=%s", runtime.GOOS, runtime.GOARCH, self)))
 }
 
+// pack gives a release that all tests read, and packs it first.
 func pack(t *testing.T) string {
 	t.Helper()
+	to := filepath.Join(shared, "release")
+	if _, err := os.Stat(to); err == nil {
+		return to
+	}
 	t.Setenv("SOURCE_DATE_EPOCH", "1700000000")
 	dir, err := packed(t)
+	if err == nil {
+		err = os.Rename(dir, to)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	return dir
+	return to
 }
 
 func read(t *testing.T, name ...string) []byte {
@@ -76,7 +106,12 @@ func only(t *testing.T, dir, pattern string) string {
 }
 
 func TestTheSameBinaryGivesTheSameFiles(t *testing.T) {
-	one, two := pack(t), pack(t)
+	one := pack(t)
+	t.Setenv("SOURCE_DATE_EPOCH", "1700000000")
+	two, err := packed(t)
+	if err != nil {
+		t.Fatal(err)
+	}
 	entries, err := os.ReadDir(one)
 	if err != nil || len(entries) < 8 {
 		t.Fatalf("there are %d files (%v)", len(entries), err)
@@ -127,6 +162,44 @@ func TestAListNamesWhatIsInTheBinary(t *testing.T) {
 	}
 }
 
+// The list has to be what CycloneDX's own schema calls one.
+func TestAListFitsItsSchema(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/CycloneDX/cyclonedx-go").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	schemas := filepath.Join(strings.TrimSpace(string(out)), "schema")
+	files := map[string]string{"bom-1.6.schema.json": "", "spdx.schema.json": "", "jsf-0.82.schema.json": "jsf-0.82.schemax.json"}
+	load := func(at *url.URL) (*jsonschema.Schema, error) {
+		name := path.Base(at.Path)
+		file, ok := files[name]
+		if !ok {
+			return nil, fmt.Errorf("there is no schema %s", at)
+		}
+		var s jsonschema.Schema
+		return &s, json.Unmarshal(read(t, schemas, cmp.Or(file, name)), &s)
+	}
+	schema, err := load(&url.URL{Path: "bom-1.6.schema.json"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	resolved, err := schema.Resolve(&jsonschema.ResolveOptions{Loader: load})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list any
+	if err := json.Unmarshal(read(t, only(t, pack(t), "*.cdx.json")), &list); err != nil {
+		t.Fatal(err)
+	}
+	if err := resolved.Validate(list); err != nil {
+		t.Error(err)
+	}
+	list.(map[string]any)["components"].([]any)[0].(map[string]any)["type"] = "nothing"
+	if err := resolved.Validate(list); err == nil {
+		t.Error("the schema takes any list")
+	}
+}
+
 func TestAWheelRecordsItsFiles(t *testing.T) {
 	archive, err := zip.OpenReader(only(t, pack(t), "*.whl"))
 	if err != nil {
@@ -156,17 +229,30 @@ func TestAWheelRecordsItsFiles(t *testing.T) {
 	}
 }
 
-func TestCompletionsAreInTheArchive(t *testing.T) {
+func TestCompletionsAndManualPagesAreInTheArchive(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("the archive is a zip")
 	}
-	b, _ := (&release{binaries: []binary{{platform: platform{goos: runtime.GOOS, goarch: runtime.GOARCH}, path: os.Args[0]}}}).completionScripts(t.Context())
-	var names []string
-	for _, f := range b {
-		names = append(names, f.name)
+	packed := bytes.NewReader(read(t, only(t, pack(t), "paddock-1.2.3-*.tar.gz")))
+	plain, err := gzip.NewReader(packed)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if want := []string{"_paddock", "paddock.bash", "paddock.fish", "paddock.ps1"}; !slices.Equal(names, want) {
-		t.Errorf("the completions are %q, want %q", names, want)
+	var names []string
+	for archive := tar.NewReader(plain); ; {
+		h, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if dir, name, _ := strings.Cut(strings.SplitN(h.Name, "/", 2)[1], "/"); dir == "completions" || dir == "man" {
+			names = append(names, name)
+		}
+	}
+	if want := []string{"_paddock", "paddock.bash", "paddock.fish", "paddock.ps1", "man1/paddock.1"}; !slices.Equal(names, want) {
+		t.Errorf("the archive has %q, want %q", names, want)
 	}
 }
 

@@ -8,12 +8,8 @@ package install
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
-	"crypto/sha256"
-	"debug/buildinfo"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -162,58 +158,4 @@ func TestPaddockIsInstalledFromEachFile(t *testing.T) {
 		p.args = server[:1]
 		p.use(t, server[1:]...)
 	})
-}
-
-// Programs for other systems do not run here; each package has to have the right one.
-func TestEachArchiveHasTheBinaryForItsPlatform(t *testing.T) {
-	dir := release(t)
-	archives, err := filepath.Glob(filepath.Join(dir, "paddock-*.tar.gz"))
-	if err != nil || len(archives) == 0 {
-		t.Fatalf("the archives are %q (%v)", archives, err)
-	}
-	for _, archive := range archives {
-		f, err := os.Open(archive)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close()
-		plain, err := gzip.NewReader(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		at := t.TempDir()
-		unpack(t, plain, at)
-		info, err := buildinfo.ReadFile(one(t, at, "paddock-*/paddock"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		settings := map[string]string{}
-		for _, s := range info.Settings {
-			settings[s.Key] = s.Value
-		}
-		if platform := settings["GOOS"] + "-" + settings["GOARCH"]; !strings.HasSuffix(archive, "-"+platform+".tar.gz") {
-			t.Errorf("%s has a binary for %s", archive, platform)
-		}
-	}
-}
-
-func TestTheChecksumsFit(t *testing.T) {
-	dir := release(t)
-	sums, err := os.ReadFile(filepath.Join(dir, "SHA256SUMS"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(sums)) {
-		sum, name, ok := strings.Cut(strings.TrimSpace(line), "  ")
-		if !ok {
-			t.Fatalf("the line is %q", line)
-		}
-		content, err := os.ReadFile(filepath.Join(dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := fmt.Sprintf("%x", sha256.Sum256(content)); got != sum {
-			t.Errorf("%s has the digest %s, want %s", name, got, sum)
-		}
-	}
 }

@@ -114,37 +114,6 @@ func fromWheel(t *testing.T, dir string) tool {
 	return tool{[]string{filepath.Join(at, "bin", "paddock-sandbox")}, env}
 }
 
-// fromDeb unpacks the Debian package and looks at what the system would start.
-func fromDeb(t *testing.T, dir string) tool {
-	t.Helper()
-	dpkg := where(t, "dpkg", "dpkg-deb")
-	at := t.TempDir()
-	if out, err := exec.CommandContext(t.Context(), dpkg, "--raw-extract", one(t, dir, "paddock_*_"+runtime.GOARCH+".deb"), at).CombinedOutput(); err != nil {
-		t.Fatalf("dpkg-deb: %v\n%s", err, out)
-	}
-	unit, err := os.ReadFile(filepath.Join(at, "usr/lib/systemd/system/paddock.service"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(unit)) {
-		start, ok := strings.CutPrefix(line, "ExecStart")
-		if !ok {
-			continue
-		}
-		_, command, _ := strings.Cut(strings.TrimSpace(start), "=")
-		program, _, _ := strings.Cut(command, " ")
-		if _, err := os.Stat(filepath.Join(at, program)); err != nil {
-			t.Errorf("the service starts a program that the package does not have: %v", err)
-		}
-	}
-	for _, script := range []string{"postinst", "prerm", "postrm"} {
-		if out, err := exec.CommandContext(t.Context(), "sh", "-n", filepath.Join(at, "DEBIAN", script)).CombinedOutput(); err != nil {
-			t.Errorf("%s: %v\n%s", script, err, out)
-		}
-	}
-	return tool{[]string{filepath.Join(at, "usr/bin/paddock")}, bare(t, nil)}
-}
-
 // fromImage unpacks the image and runs it as an engine would, without one.
 func fromImage(t *testing.T, dir string) tool {
 	t.Helper()
