@@ -14,8 +14,17 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 LDFLAGS := -s -w -X paddock/internal/cli.version=$(VERSION)
 GO_FILES := $(shell git ls-files -co --exclude-standard '*.go' go.mod go.sum)
 
+# How far make is, where it makes all: recipes are steps by these names.
+NATIVE_STEPS = $(if $(filter 1,$(NATIVE)),engine worker)
+STEPS = $(if $(filter-out all,$(MAKECMDGOALS)),,interpreters skills $(NATIVE_STEPS) binary preparation program)
+BEGAN := $(shell date +%s)
+export BEGAN
+STEP = @STEPS='$(STEPS)' bash tools/step.sh
+
 .PHONY: all
 all: guests skills bin/paddock first-run ## set up, build, and run a first program
+	@took=$$(($$(date +%s) - $(BEGAN))); if [ "$$(date -r bin/paddock +%s)" -ge $(BEGAN) ]; then \
+		echo "paddock: all is built, after $$took s: bin/paddock"; else echo "paddock: nothing had to be built, seen after $$took s: bin/paddock"; fi
 
 .PHONY: help
 help: ## what there is to make
@@ -29,7 +38,7 @@ GUEST_INPUTS := $(shell git ls-files -co --exclude-standard guest | grep -v '^gu
 guests: guest/dist/stamp ## build the interpreters that run inside (minutes, once)
 
 guest/dist/stamp: $(GUEST_INPUTS)
-	@bash guest/build/guests.sh guest/dist
+	$(STEP) interpreters bash guest/build/guests.sh guest/dist
 
 .PHONY: guests-verify
 guests-verify: ## build the guests again from nothing and compare
@@ -44,7 +53,7 @@ skills: skills/dist/digests ## pack what the ready skills need of other people's
 
 # A Python of the guests' compiles it, so they come first.
 skills/dist/stamp: $(wildcard skills/build/*) | guest/dist/stamp
-	@bash skills/build/packages.sh skills/dist
+	$(STEP) skills bash skills/build/packages.sh skills/dist
 
 # paddock does not compute what can be written down before.
 skills/dist/digests: $(SKILL_FILES) skills/dist/stamp $(wildcard internal/skill/builtin.go internal/skill/folder.go)
@@ -63,7 +72,7 @@ PROGRAM_FILES := $(filter-out %_test.go examples/% packaging/% tests/% tools/%,$
 EMBEDDED_FILES := $(shell find internal cmd -type f ! -name '*.go' ! -path '*/testdata/*' ! -path '*/dist/*' ! -path '*/__pycache__/*')
 
 $(ENGINE): guest/dist/stamp $(wildcard guest/build/native.sh guest/build/native/* guest/build/native/profile/* internal/sandbox/wasm/native/guest.h)
-	@bash guest/build/native.sh $(@D)
+	$(STEP) engine bash guest/build/native.sh $(@D)
 
 # A change of the guests or of what translates them needs it; so does a change of the
 # training programs, which nothing asks for.
@@ -72,8 +81,7 @@ profile: guest/dist/stamp ## train the native engine again: what its guests use,
 	@bash guest/build/native.sh -profile
 
 $(WORKER): $(ENGINE) $(PROGRAM_FILES) $(wildcard internal/sandbox/wasm/native/guest.*) bin/native-$(NATIVE)
-	@echo "paddock: building the worker with the native engine"
-	@bash guest/build/worker.sh $(@D)
+	$(STEP) worker bash guest/build/worker.sh $(@D)
 
 # What was chosen last.
 bin/native-$(NATIVE):
@@ -82,17 +90,15 @@ bin/native-$(NATIVE):
 ## Binary ---------------------------------------------------------------------
 
 bin/paddock: $(PROGRAM_FILES) $(EMBEDDED_FILES) $(SKILL_FILES) guest/dist/stamp skills/dist/digests bin/native-$(NATIVE) $(if $(filter 1,$(NATIVE)),$(WORKER))
-	@echo "paddock: building bin/paddock"
-	@go build -trimpath -ldflags '$(LDFLAGS)' -o $@ ./cmd/paddock
+	$(STEP) binary go build -trimpath -ldflags '$(LDFLAGS)' -o $@ ./cmd/paddock
 
 .PHONY: prepare
 prepare: bin/paddock ## compile the guests for this machine, so that no program waits for it
-	@bin/paddock prepare
+	$(STEP) preparation bin/paddock prepare
 
 .PHONY: first-run
 first-run: prepare
-	@echo "paddock: a first program:"
-	@bin/paddock run examples/hello.py
+	$(STEP) program bin/paddock run examples/hello.py
 
 ## Packages -------------------------------------------------------------------
 
