@@ -32,6 +32,7 @@ var needs = map[string]struct {
 	"agent-http":       {programs: []string{"curl", "python3"}},
 	"agent-typescript": {npm: true},
 	"ci":               {programs: []string{"curl"}},
+	"notebook":         {programs: []string{"python3"}},
 	"tools-as-code":    {npm: true},
 	"web-preview":      {programs: []string{"curl"}, linux: true},
 }
