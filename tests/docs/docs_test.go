@@ -58,6 +58,7 @@ func TestTheCommandsOfTheDocuments(t *testing.T) {
 		"../../docs/approvals.md": 4,
 		"../../docs/terminal.md":  1,
 		"../../docs/documents.md": 3,
+		"../../docs/habits.md":    28,
 		"../../docs/images.md":    6,
 		"../../docs/linux.md":     2,
 		"../../docs/secrets.md":   4,
