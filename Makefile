@@ -220,6 +220,10 @@ native: $(ENGINE) $(LINTER) ## the backend's tests with the native engine inside
 	@echo "paddock: the native engine on processors without FSGSBASE"
 	@CC=clang-19 CGO_ENABLED=1 $(PLAIN) -tags native,nofsgsbase -run 'TestTheBackendKeepsTheContract/.*/(run|state)' ./internal/sandbox/wasm
 
+.PHONY: model
+model: ## sessions at random against the simple model: all rounds, without the race detector
+	@CGO_ENABLED=0 go test -count=1 -timeout 1h ./tests/model -args -model.rounds 50
+
 .PHONY: hostile
 hostile: bin/paddock prepare ## all attacks on the server at once, beside an honest client that may not notice
 	@CGO_ENABLED=0 PADDOCK_BIN=$(CURDIR)/bin/paddock go test -count=1 -v -run OneHostile ./tests/hostile -args -strict

@@ -24,6 +24,10 @@ func manager(t *testing.T, config session.Config, fake sandboxtest.FakeConfig) *
 	return sessiontest.Open(t, config, sandboxtest.NewFake(fake))
 }
 
+// few reports whether rounds are few: with -short, and with the race detector, which makes each
+// several times as long. make model has all of them.
+func few() bool { return testing.Short() || raceEnabled }
+
 // count is how many files are below a folder.
 func count(t *testing.T, dir string) (n int) {
 	t.Helper()

@@ -92,7 +92,7 @@ func (r *faultySession) reborn(maybe []moment) {
 // way is there whole or not at all.
 func TestAPowerCutLosesNothingThatWasAcknowledged(t *testing.T) {
 	rounds := 10
-	if testing.Short() {
+	if few() {
 		rounds = 4
 	}
 	seed := rand.Uint64N(1e9)
@@ -194,7 +194,7 @@ func (r *faultySession) others() {
 // so, and the next one opens it.
 func TestAFaultWhileASessionIsOpenedIsOverWithTheNextCall(t *testing.T) {
 	stride := 6
-	if testing.Short() {
+	if few() {
 		stride = 20
 	}
 	for n := 1 + rand.IntN(stride); n < 120; n += stride {

@@ -224,7 +224,7 @@ func TestAFaultOfTheDiskCostsOneCallAtMost(t *testing.T) {
 			stride := *faultStride
 			if stride == 0 {
 				stride = 1 + ops/12
-				if testing.Short() {
+				if few() {
 					stride = 1 + ops/6
 				}
 			}

@@ -26,7 +26,7 @@ import (
 var (
 	modelSeed   = flag.Uint64("model.seed", 0, "the seed of the model test; 0: another one each time")
 	modelLength = flag.Int("model.length", 100, "how many operations a round of the model test has")
-	modelRounds = flag.Int("model.rounds", 5, "how many rounds the model test has")
+	modelRounds = flag.Int("model.rounds", 0, "how many rounds the model test has; 0: five, or three where rounds are few")
 )
 
 // Sessions do what a simple model of them says, whatever is done to them in
@@ -36,8 +36,11 @@ func TestSessionsDoWhatTheModelSays(t *testing.T) {
 	if seed == 0 {
 		seed = uint64(time.Now().UnixNano() % 1e9)
 	}
-	if testing.Short() {
-		rounds = min(rounds, 3)
+	if rounds == 0 {
+		rounds = 5
+		if few() {
+			rounds = 3
+		}
 	}
 	for k := range uint64(rounds) {
 		t.Run(fmt.Sprint("seed ", seed+k), func(t *testing.T) {
