@@ -184,7 +184,7 @@ func (b *base) sessionConfig() session.Config {
 		AsyncCheckpoint: c.Sessions.Checkpoint == config.AfterAnswer,
 		MemoryBytes:     c.Memory(), DiskBytes: c.Sessions.DiskBytes,
 		Limits: sandbox.RunLimits{Fuel: uint64(c.Policy.Fuel), StdoutBytes: c.Policy.StdoutBytes, StderrBytes: c.Policy.StderrBytes},
-		Env:    maps.Clone(c.Policy.Env), Log: b.Log, Tracer: b.telemetry.Tracer(), Life: b.life,
+		Env:    maps.Clone(c.Policy.Env), Log: b.Log, Tracer: b.telemetry.Tracer(), Life: b.life, AnswersAlways: true,
 		MaxLifetime: time.Duration(c.Sandbox.MaxLifetime) * time.Second,
 		// Zero in the configuration is never, and there the default.
 		SleepAfter:        orNever(time.Duration(c.Sessions.SleepAfter) * time.Second),

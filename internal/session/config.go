@@ -57,6 +57,9 @@ type Config struct {
 	// Life is this process's, which the backends' processes inherit; the Manager
 	// does not close it. Nil: no process is started that could outlive this one.
 	Life *Life
+	// AnswersAlways lets other processes of the state folder ask about each session that is
+	// open here; else they can from the first machine on.
+	AnswersAlways bool
 	// Files are the file operations of blobs and checkpoints; nil: the system's.
 	// Tests put faults in.
 	Files blob.Files

@@ -14,7 +14,7 @@ import (
 	"paddock/internal/sandbox"
 )
 
-// What works in the background of a session is known to the process that has the
+// What a session takes, and what works in its background, is known to the process that has the
 // session open. Others of the same state folder ask its IPC server.
 
 // The operations of a question.
@@ -22,6 +22,7 @@ const (
 	opProcesses = "processes"
 	opPrinted   = "printed"
 	opSignal    = "signal"
+	opLoad      = "load"
 
 	opOpenTerminal   = "open terminal"
 	opTerminals      = "terminals"
@@ -45,12 +46,14 @@ type ipcRequest struct {
 type ipcResponse struct {
 	Processes []Process `json:"processes,omitempty"`
 	Printed   []Printed `json:"printed,omitempty"`
+	Load      Load      `json:"load,omitzero"`
 
 	Terminals []sandbox.Terminal `json:"terminals,omitempty"` // all, or the one that was opened
 	From      int64              `json:"from,omitempty"`
 }
 
-// peers lets the processes of a state folder ask each other about their machines. It is
+// peers lets the processes of a state folder ask each other about the sessions that they
+// have open. It is
 // safe for concurrent use.
 type peers struct {
 	m    *Manager
@@ -66,12 +69,12 @@ func (p *peers) folder() string { return p.m.local.Of("desks") }
 // ipcName is where the process is asked that signed a record.
 func ipcName(life string, pid int) string { return cmp.Or(life, strconv.Itoa(pid)) }
 
-// open lets other processes ask about this one's machines, from the first machine on.
+// open lets other processes ask about this one's sessions, once it is called.
 func (p *peers) open() {
 	p.once.Do(func() {
 		server, err := ipc.Open(p.folder(), ipcName(p.m.config.Life.Name(), os.Getpid()), p.answer)
 		if err != nil {
-			p.m.log.Warn("other processes cannot ask what runs in this one's sessions", "cause", err)
+			p.m.log.Info("other processes cannot ask what runs in this one's sessions", "cause", err)
 			return
 		}
 		p.mu.Lock()
@@ -110,13 +113,15 @@ func (p *peers) answer(ctx context.Context, text json.RawMessage) (any, error) {
 	switch {
 	case s == nil && q.Op == opSignal:
 		err = errNoProcess(q.PID)
-	case s == nil && q.Op != opProcesses && q.Op != opPrinted:
+	case s == nil && q.Op != opProcesses && q.Op != opPrinted && q.Op != opLoad:
 		err = errNotFound(q.ID)
 	case s == nil: // it was let go of: nothing works in it
 	case q.Op == opProcesses:
 		a.Processes, err = m.Processes(ctx, q.Owner, q.ID)
 	case q.Op == opPrinted:
 		a.Printed, err = m.Printed(ctx, q.Owner, q.ID)
+	case q.Op == opLoad:
+		a.Load, err = m.Load(ctx, q.Owner, q.ID)
 	case q.Op == opSignal:
 		err = m.Signal(ctx, q.Owner, q.ID, q.PID, q.Signal)
 	case q.Op == opAttachTerminal:
@@ -143,8 +148,8 @@ func (p *peers) answerAboutTerminals(ctx context.Context, q ipcRequest, a *ipcRe
 	return err
 }
 
-// ask asks the process that has a session open. One that has no machine has no desk,
-// and nothing works in its sessions.
+// ask asks the process that has a session open. One without a server answers nothing, as
+// where nothing works in its sessions.
 func (p *peers) ask(ctx context.Context, r record, q ipcRequest) (a ipcResponse, err error) {
 	err = ipc.Call(ctx, p.folder(), ipcName(r.Life, r.Process), q, &a)
 	var f *fault.Error

@@ -218,7 +218,7 @@ func (r *machineResidence) afterRestore(context.Context, *history.Manifest, *his
 // usage measures the machine since it was measured last.
 func (r *machineResidence) usage(ctx context.Context, disk int64) Usage {
 	u := Usage{Disk: disk}
-	at, err := r.machines.Machine(ctx, string(r.s.owner), string(r.s.id))
+	at, err := r.meter(ctx)
 	now := time.Now()
 	if err != nil {
 		return u // it is not booted
@@ -235,6 +235,10 @@ func (r *machineResidence) usage(ctx context.Context, disk int64) Usage {
 	r.metered = metered{now, at.CPU}
 	u.Memory, u.Booted = at.Memory, at.Booted
 	return u
+}
+
+func (r *machineResidence) meter(ctx context.Context) (sandbox.MachineUsage, error) {
+	return r.machines.Machine(ctx, string(r.s.owner), string(r.s.id))
 }
 
 // metered is what a machine had used when it was last measured.

@@ -197,6 +197,8 @@ func (m *Manager) reserve(k key) (*session, error) {
 func (m *Manager) opened(s *session, err error) error {
 	if err != nil {
 		m.sessions.remove(s)
+	} else if m.config.AnswersAlways {
+		m.peers.open()
 	}
 	s.openErr = err
 	s.turns.open(err != nil)

@@ -89,6 +89,9 @@ type residence interface {
 	terminals(ctx context.Context, boot bool) (sandbox.TerminalHost, error)
 	// usage measures what lives; disk is what is known of the files. Any goroutine may call it.
 	usage(ctx context.Context, disk int64) Usage
+	// meter tells what the machine takes; where none runs that is a fault.NotFound. Any
+	// goroutine may call it.
+	meter(ctx context.Context) (sandbox.MachineUsage, error)
 }
 
 // traits are what all sessions of one isolation have in common: they can be asked for before

@@ -143,6 +143,10 @@ func (w *wasmResidence) dial(context.Context, uint16) (sandbox.Stream, error) {
 
 func (w *wasmResidence) usage(_ context.Context, disk int64) Usage { return Usage{Disk: disk} }
 
+func (w *wasmResidence) meter(context.Context) (sandbox.MachineUsage, error) {
+	return sandbox.MachineUsage{}, fault.New(fault.NotFound, "there is no machine")
+}
+
 func (w *wasmResidence) takePooled() *pool.Slot { return nil }
 
 func (w *wasmResidence) adopt(*pool.Slot) {}
