@@ -23,7 +23,7 @@ var mayImport = map[string][]string{
 	"internal/sessionfile/sessionfiletest": {},
 	"internal/audit":                       {"internal/auth", "internal/fault", "internal/telemetry", "internal/textsafe"},
 	"internal/approval":                    {"internal/blob", "internal/fault", "internal/lock"},
-	"internal/auth":                        {"internal/fault", "internal/lock", "internal/atomicfile", "internal/textsafe", "internal/privatefile", "internal/iolimit", "internal/localhost"},
+	"internal/auth":                        {"internal/fault", "internal/table", "internal/lock", "internal/atomicfile", "internal/textsafe", "internal/privatefile", "internal/iolimit", "internal/localhost"},
 	"internal/atomicfile":                  {},
 	"internal/bindings":                    {},
 	"internal/bindings/broker":             {"internal/bindings", "internal/bindings/catalog", "internal/bindings/journal", "internal/bindings/schema", "internal/bindings/stub", "internal/bindings/upstream", "internal/blob", "internal/egress", "internal/fault", "internal/linkfarm", "internal/textsafe", "internal/lock", "internal/membudget", "internal/sandbox", "internal/secret", "internal/secret/redact", "internal/localhost"},

@@ -25,18 +25,32 @@ const lockTimeout = 5 * time.Second
 // locked calls f while no other process and nobody else here changes a file of
 // dir, which it makes if it is not there. It tries for as long as timeout.
 func locked(dir string, timeout time.Duration, f func() error) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return unusable(err)
-	}
-	if err := privatefile.CheckFolder(dir); err != nil {
+	if err := prepare(dir); err != nil {
 		return err
 	}
 	unlock, err := lock.Acquire(filepath.Join(dir, lockFile), timeout)
 	if err != nil {
-		return unusable(fmt.Errorf("locking the tokens: %w", err))
+		return notLocked(err)
 	}
 	defer unlock()
 	return f()
+}
+
+// prepare makes the folder in which files are about to be changed.
+func prepare(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return unusable(err)
+	}
+	return privatefile.CheckFolder(dir)
+}
+
+// notLocked is what the error of a lock becomes, or of what is done before it is taken.
+func notLocked(err error) error {
+	var said *fault.Error
+	if errors.As(err, &said) {
+		return err
+	}
+	return unusable(fmt.Errorf("locking the tokens: %w", err))
 }
 
 // unusable is what the state folder's own faults become. Clients read its

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"paddock/internal/fault"
+	"paddock/internal/table"
 )
 
 const (
@@ -56,11 +57,12 @@ func (t Token) Ended() time.Time {
 // Valid tells whether the token lets somebody in now.
 func (t Token) Valid(now time.Time) bool { return t.Ended().IsZero() || now.Before(t.Ended()) }
 
-// Tokens are the bearer tokens of one state folder. Any number of processes may
-// use it: what one changes counts in all of them from their next verification
-// on. It is safe for concurrent use, and there is nothing to close.
+// Tokens are the bearer tokens of one state folder, or of a cluster. Any number of
+// processes may use them: what one changes counts in all of them from their next
+// verification on. It is safe for concurrent use, and there is nothing to close.
 type Tokens struct {
-	dir string
+	dir   string // empty: they are in no folder
+	table table.Table
 
 	mu    sync.Mutex
 	state snapshot
@@ -75,8 +77,17 @@ const OfToken = "token:"
 // OpenTokens gives the tokens of a state folder. Nothing is read before the
 // first use; a folder or file that is not there holds none.
 func OpenTokens(dir string) *Tokens {
-	return &Tokens{dir: dir, noted: map[string]time.Time{}}
+	s := TokensIn(table.NewFolder(table.FolderConfig{
+		Dir: dir, Stamps: true, Read: readPrivate, Write: replace,
+		Lock: func(string) string { return lockFile }, Timeout: lockTimeout,
+		Before: func() error { return prepare(dir) }, Locked: notLocked,
+	}))
+	s.dir = dir
+	return s
 }
+
+// TokensIn gives the tokens of a table, in the document [OpenTokens] has as a file.
+func TokensIn(t table.Table) *Tokens { return &Tokens{table: t, noted: map[string]time.Time{}} }
 
 var namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
@@ -124,7 +135,7 @@ func (s *Tokens) Create(t Token) (text string, made Token, err error) {
 func (s *Tokens) List() ([]Token, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.refreshLocked(); err != nil {
+	if err := s.refreshLocked(context.Background()); err != nil {
 		return nil, err
 	}
 	var all []Token
@@ -160,7 +171,7 @@ func (s *Tokens) Revoke(which string) (revoked Token, err error) {
 
 // Verify implements [Verifier]. A token of an id that nobody has is compared
 // too, so that the time it takes tells nothing.
-func (s *Tokens) Verify(_ context.Context, text string) (*Principal, error) {
+func (s *Tokens) Verify(ctx context.Context, text string) (*Principal, error) {
 	if !isText(text) {
 		return nil, foreign()
 	}
@@ -172,7 +183,7 @@ func (s *Tokens) Verify(_ context.Context, text string) (*Principal, error) {
 		return nil, foreign()
 	}
 	now := time.Now()
-	r, err := s.find(id)
+	r, err := s.find(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -193,7 +204,7 @@ func (s *Tokens) Verify(_ context.Context, text string) (*Principal, error) {
 // fault.Denied.
 func (s *Tokens) Alive(principal string) error {
 	id, _ := strings.CutPrefix(principal, OfToken)
-	r, err := s.find(id)
+	r, err := s.find(context.Background(), id)
 	switch {
 	case err != nil:
 		return err
@@ -204,10 +215,10 @@ func (s *Tokens) Alive(principal string) error {
 }
 
 // find gives the record of an id, one without an id when there is none.
-func (s *Tokens) find(id string) (record, error) {
+func (s *Tokens) find(ctx context.Context, id string) (record, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.refreshLocked(); err != nil {
+	if err := s.refreshLocked(ctx); err != nil {
 		return record{}, err
 	}
 	if i, there := s.state.byID[id]; there {

@@ -2,6 +2,7 @@ package auth
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -9,22 +10,17 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
 	"paddock/internal/fault"
+	"paddock/internal/table"
 )
 
 const (
 	tokensFile    = "tokens.json"
 	tokensVersion = 1
 )
-
-// unsettled is how long after a change a file's stamp is not relied on: a
-// second change may have come within one tick of the file system's clock.
-const unsettled = 2 * time.Second
 
 // record is a token as tokens.json has it.
 type record struct {
@@ -44,38 +40,28 @@ func (r record) principal() *Principal {
 	return &Principal{ID: OfToken + r.ID, Name: r.Name, Tools: r.Tools, Namespaces: r.Namespaces, Expires: r.Expires}
 }
 
-// snapshot is the file as it was read once.
+// snapshot is the document as it was read once.
 type snapshot struct {
-	records []record
-	byID    map[string]int
-	stamp   fs.FileInfo // nil: there was no file
-	settled bool        // the stamp changes with the next change of the file
+	records  []record
+	byID     map[string]int
+	revision table.Revision // table.None: there was no document
 }
 
-// refreshLocked reads the file if it has changed. After an error there is
+// refreshLocked reads the document if it has changed. After an error there is
 // nothing left of what it held before.
-func (s *Tokens) refreshLocked() error {
-	path := filepath.Join(s.dir, tokensFile)
-	info, err := os.Stat(path)
-	if err == nil && s.state.settled && unchanged(info, s.state.stamp) {
+func (s *Tokens) refreshLocked(ctx context.Context) error {
+	d, err := s.table.Get(ctx, tokensFile, s.state.revision)
+	if err == nil && d.Revision == s.state.revision {
 		return nil
 	}
 	s.state = snapshot{}
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case err != nil:
-		return unusable(err)
-	}
-	before := time.Now()
-	data, info, err := readPrivate(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	records, err := decodeTokens(data)
+	records, err := decodeTokens(d.Data)
 	if err != nil {
 		return err
 	}
@@ -83,12 +69,8 @@ func (s *Tokens) refreshLocked() error {
 	for i, r := range records {
 		byID[r.ID] = i
 	}
-	s.state = snapshot{records: records, byID: byID, stamp: info, settled: before.Sub(info.ModTime()) > unsettled}
+	s.state = snapshot{records: records, byID: byID, revision: d.Revision}
 	return nil
-}
-
-func unchanged(a, b fs.FileInfo) bool {
-	return os.SameFile(a, b) && a.ModTime().Equal(b.ModTime()) && a.Size() == b.Size() && a.Mode() == b.Mode()
 }
 
 type tokensJSON struct {
@@ -126,14 +108,16 @@ func decodeTokens(data []byte) ([]record, error) {
 	return file.Tokens, nil
 }
 
-// change replaces the tokens with what f makes of them. An error of f leaves
-// them as they are.
+// change replaces the tokens with what f makes of them, which is called again
+// where others changed them meanwhile. An error of f leaves them as they are.
 func (s *Tokens) change(timeout time.Duration, f func([]record) ([]record, error)) error {
-	return locked(s.dir, timeout, func() error {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	return table.Alone(ctx, s.table, tokensFile, func(ctx context.Context) error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.state.settled = false // read it again, whatever its stamp
-		if err := s.refreshLocked(); err != nil {
+		s.state = snapshot{} // read it again, whatever its stamp
+		if err := s.refreshLocked(ctx); err != nil {
 			return err
 		}
 		all := make([]record, len(s.state.records))
@@ -148,7 +132,7 @@ func (s *Tokens) change(timeout time.Duration, f func([]record) ([]record, error
 		if err != nil {
 			return err
 		}
-		s.state.settled = false
-		return replace(filepath.Join(s.dir, tokensFile), append(data, '\n'))
+		_, err = s.table.Put(ctx, tokensFile, append(data, '\n'), s.state.revision)
+		return err
 	})
 }
