@@ -93,7 +93,7 @@ var mayImport = map[string][]string{
 	"internal/sandbox/wire":                {"internal/fault", "internal/sandbox"},
 	"internal/sandbox/wire/serve":          {"internal/sandbox", "internal/sandbox/wire"},
 	"internal/sandbox/wire/wiretest":       {"internal/sandbox/wire"},
-	"internal/secret":                      {"internal/blob", "internal/egress", "internal/fault", "internal/lock", "internal/secret/redact", "internal/vault", "internal/privatefile", "internal/iolimit"},
+	"internal/secret":                      {"internal/blob", "internal/egress", "internal/fault", "internal/table", "internal/secret/redact", "internal/vault", "internal/privatefile", "internal/iolimit"},
 	"internal/secret/redact":               {},
 	"internal/session/hostcalls":           {"internal/sandbox"},
 	"internal/session":                     {"internal/sessionfile", "internal/blob", "internal/checkpoint", "internal/ipc", "internal/fault", "internal/history", "internal/textsafe", "internal/lock", "internal/loopback", "internal/pool", "internal/quota", "internal/sandbox", "internal/workspace", "internal/session/hostcalls", "internal/sessionstore"},

@@ -80,7 +80,7 @@ func OpenTokens(dir string) *Tokens {
 	s := TokensIn(table.NewFolder(table.FolderConfig{
 		Dir: dir, Stamps: true, Read: readPrivate, Write: replace,
 		Lock: func(string) string { return lockFile }, Timeout: lockTimeout,
-		Before: func() error { return prepare(dir) }, Locked: notLocked,
+		Before: func(string) error { return prepare(dir) }, Locked: notLocked,
 	}))
 	s.dir = dir
 	return s

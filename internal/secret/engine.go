@@ -2,6 +2,7 @@ package secret
 
 import (
 	"bytes"
+	"context"
 	"net/http"
 	"slices"
 	"sync"
@@ -78,7 +79,7 @@ var nothing = &content{Version: version}
 func (e *Engine) current() (*state, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	g, err := e.store.grantOf(e.session)
+	g, _, err := e.store.grantOf(context.Background(), e.session)
 	if err != nil {
 		return nil, err
 	}

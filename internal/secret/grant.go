@@ -1,21 +1,18 @@
 package secret
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"sort"
 
-	"paddock/internal/blob"
 	"paddock/internal/fault"
-	"paddock/internal/lock"
-	"paddock/internal/privatefile"
+	"paddock/internal/table"
 )
 
 const (
@@ -63,46 +60,46 @@ func (g *grantRecord) find(id string) *binding {
 	return nil
 }
 
-func (s *Store) grantPath(session string) string {
+const givenPrefix = "given-"
+
+func grantName(session string) string {
 	sum := sha256.Sum256([]byte(session))
-	return filepath.Join(s.dir, folder, "given-"+hex.EncodeToString(sum[:16]))
+	return folder + "/" + givenPrefix + hex.EncodeToString(sum[:16])
 }
 
 // Grant makes a session one that has these secrets and no others, and gives the variables
 // by which programs find their placeholders. It lasts, over restarts too, until the next
 // Give, or [Store.Forget]; a name that the session had keeps its placeholder. A name
 // that its owner has no secret of is a fault.NotFound, and nothing changes.
-func (s *Store) Grant(g GrantRequest) (map[string]string, error) {
-	if err := os.MkdirAll(filepath.Join(s.dir, folder), 0o700); err != nil {
-		return nil, unusable(err)
-	}
-	unlock, err := lock.Acquire(filepath.Join(s.dir, lockFile), lockTimeout)
-	if err != nil {
-		return nil, unusable(err)
-	}
-	defer unlock()
-	had, err := s.grantOf(g.Session)
-	if err != nil {
-		return nil, err
-	}
-	from := &grantRecord{}
-	if g.From != "" && g.From != g.Session {
-		if from, err = s.grantOf(g.From); err != nil {
-			return nil, err
+func (s *Store) Grant(g GrantRequest) (variables map[string]string, err error) {
+	name := grantName(g.Session)
+	err = table.Alone(context.Background(), s.table, name, func(ctx context.Context) error {
+		had, revision, err := s.grantOf(ctx, g.Session)
+		if err != nil {
+			return err
 		}
-	}
-	now, err := s.bindAll(g, had, from)
+		from := &grantRecord{}
+		if g.From != "" && g.From != g.Session {
+			if from, _, err = s.grantOf(ctx, g.From); err != nil {
+				return err
+			}
+		}
+		now, err := s.bindAll(g, had, from)
+		if err != nil {
+			return err
+		}
+		text, err := json.Marshal(now)
+		if err != nil {
+			return err
+		}
+		variables = now.variables()
+		_, err = s.table.Put(ctx, name, append(text, '\n'), revision)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
-	text, err := json.Marshal(now)
-	if err == nil {
-		err = blob.WriteFile(blob.OS, s.grantPath(g.Session), append(text, '\n'))
-	}
-	if err != nil {
-		return nil, unusable(err)
-	}
-	return now.variables(), nil
+	return variables, nil
 }
 
 // bindAll makes what a session is to have, of what it had and what the one had that it is a
@@ -151,7 +148,7 @@ func (s *Store) bindAll(g GrantRequest, had, from *grantRecord) (*grantRecord, e
 
 // Variables are what programs of a session are given, by name.
 func (s *Store) Variables(session string) (map[string]string, error) {
-	g, err := s.grantOf(session)
+	g, _, err := s.grantOf(context.Background(), session)
 	if err != nil {
 		return nil, err
 	}
@@ -168,45 +165,50 @@ func (g *grantRecord) variables() map[string]string {
 
 // Forget takes everything from a session: it has ended.
 func (s *Store) Forget(session string) error {
-	if err := os.Remove(s.grantPath(session)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return unusable(err)
+	err := s.table.Delete(context.Background(), grantName(session), table.Any)
+	var said *fault.Error
+	switch {
+	case err == nil || errors.Is(err, fs.ErrNotExist):
+		return nil
+	case errors.As(err, &said):
+		return err
 	}
-	return nil
+	return unusable(err)
 }
 
-// grantOf is what a session has.
-func (s *Store) grantOf(session string) (*grantRecord, error) {
-	g, err := readGrant(s.grantPath(session))
+// grantOf is what a session has, and the revision of that.
+func (s *Store) grantOf(ctx context.Context, session string) (*grantRecord, table.Revision, error) {
+	g, d, err := s.readGrant(ctx, grantName(session))
 	if errors.Is(err, fs.ErrNotExist) {
-		return &grantRecord{}, nil
+		return &grantRecord{}, table.None, nil
 	}
 	if err == nil && g.Session != session {
 		err = errors.New("it is another session's")
 	}
 	if err != nil {
-		return nil, fault.New(fault.Unavailable, "which secrets the session has cannot be read").WithHint("give it its secrets again").WithCause(err)
+		return nil, table.None, fault.New(fault.Unavailable, "which secrets the session has cannot be read").WithHint("give it its secrets again").WithCause(err)
 	}
-	return g, nil
+	return g, d.Revision, nil
 }
 
-func readGrant(path string) (*grantRecord, error) {
-	data, _, err := privatefile.Read(path)
+func (s *Store) readGrant(ctx context.Context, name string) (*grantRecord, table.Document, error) {
+	d, err := s.table.Get(ctx, name, table.None)
 	if err != nil {
-		return nil, err
+		return nil, d, err
 	}
 	g := &grantRecord{}
-	if err := json.Unmarshal(data, g); err != nil {
-		return nil, err
+	if err := json.Unmarshal(d.Data, g); err != nil {
+		return nil, d, err
 	}
 	if g.Version != version {
-		return nil, fmt.Errorf("its version is %d", g.Version)
+		return nil, d, fmt.Errorf("its version is %d", g.Version)
 	}
 	for _, b := range g.Secrets {
 		for _, p := range append([]string{b.Placeholder}, b.Older...) {
 			if len(p) < len(Marker) || cutPlaceholder(p) != p {
-				return nil, errors.New("it has a placeholder that is none")
+				return nil, d, errors.New("it has a placeholder that is none")
 			}
 		}
 	}
-	return g, nil
+	return g, d, nil
 }

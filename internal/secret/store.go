@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,8 +18,8 @@ import (
 
 	"paddock/internal/blob"
 	"paddock/internal/fault"
-	"paddock/internal/lock"
 	"paddock/internal/privatefile"
+	"paddock/internal/table"
 	"paddock/internal/vault"
 )
 
@@ -82,21 +83,64 @@ func (c *content) byID(id string) *kept {
 	return nil
 }
 
-// Store is the secrets of a state folder. It is for any number of goroutines and
-// processes: what one of them changes counts for all from the next request on.
+// Store is the secrets of a state folder, or of a cluster. It is for any number of
+// goroutines and processes: what one of them changes counts for all from the next request
+// on.
 type Store struct {
-	dir    string
+	dir    string // empty: they are in no folder
+	table  table.Table
 	sealer vault.Sealer
 
-	mu   sync.Mutex // guards what follows
-	seen fs.FileInfo
-	last *content
-	used map[string]time.Time // by ID, when that was last noted
+	mu       sync.Mutex // guards what follows
+	revision table.Revision
+	last     *content             // what there was at that revision; nil: nothing was read
+	used     map[string]time.Time // by ID, when that was last noted
 }
 
 // Open gives the store of a state folder, which is made when something is kept.
 func Open(dir string, sealer vault.Sealer) *Store {
-	return &Store{dir: dir, sealer: sealer, used: map[string]time.Time{}}
+	s := In(table.NewFolder(table.FolderConfig{
+		Dir: dir, Stamps: true, Read: readFile, Write: writeFile,
+		Lock: func(string) string { return lockFile }, Timeout: lockTimeout, Locked: unusable,
+		Before: func(name string) error {
+			return os.MkdirAll(filepath.Join(dir, filepath.FromSlash(path.Dir(name))), 0o700)
+		},
+	}), sealer)
+	s.dir = dir
+	return s
+}
+
+// In gives the store of a table: in the document [File] the secrets, in others what sessions
+// were given, and when secrets were used.
+func In(t table.Table, sealer vault.Sealer) *Store {
+	return &Store{table: t, sealer: sealer, used: map[string]time.Time{}}
+}
+
+// readFile reads a file of the store's, and writeFile replaces one. Of a secret's use only
+// the file's time counts.
+func readFile(path string) ([]byte, fs.FileInfo, error) {
+	data, info, err := privatefile.Read(path)
+	var said *fault.Error
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.As(err, &said) {
+		err = unusable(err)
+	}
+	return data, info, err
+}
+
+func writeFile(path string, data []byte) error {
+	if !strings.HasPrefix(filepath.Base(path), usedPrefix) {
+		if err := blob.WriteFile(blob.OS, path, data); err != nil {
+			return unusable(err)
+		}
+		return nil
+	}
+	if now := time.Now(); os.Chtimes(path, now, now) == nil {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	return os.WriteFile(path, data, 0o600)
 }
 
 // Set keeps an owner's secret. One that is there already gets the value in the place of
@@ -158,7 +202,7 @@ func (s *Store) Remove(owner, name string) error {
 			return errUnknown(name)
 		}
 		c.Secrets = slices.DeleteFunc(c.Secrets, func(o *kept) bool { return o == k })
-		_ = os.Remove(s.usedPath(k.ID)) // it is a time, of nothing
+		_ = s.table.Delete(context.Background(), usedName(k.ID), table.Any) // it is a time, of nothing
 		return nil
 	})
 }
@@ -184,13 +228,15 @@ func (s *Store) List() ([]Entry, error) {
 // entry is what is shown of a secret.
 func (s *Store) entry(k *kept) Entry {
 	e := k.Entry
-	if info, err := os.Stat(s.usedPath(k.ID)); err == nil {
-		e.Used = info.ModTime().UTC().Truncate(time.Second)
+	if d, err := s.table.Get(context.Background(), usedName(k.ID), table.None); err == nil {
+		e.Used = d.Written.UTC().Truncate(time.Second)
 	}
 	return e
 }
 
-func (s *Store) usedPath(id string) string { return filepath.Join(s.dir, folder, "used-"+id) }
+const usedPrefix = "used-"
+
+func usedName(id string) string { return folder + "/" + usedPrefix + id }
 
 // note remembers that secrets were used. That it cannot keeps nobody from using them.
 func (s *Store) note(ids []string) {
@@ -202,12 +248,8 @@ func (s *Store) note(ids []string) {
 			s.used[id] = now
 		}
 		s.mu.Unlock()
-		if recent {
-			continue
-		}
-		path := s.usedPath(id)
-		if os.Chtimes(path, now, now) != nil && os.MkdirAll(filepath.Dir(path), 0o700) == nil {
-			_ = os.WriteFile(path, nil, 0o600)
+		if !recent {
+			_, _ = s.table.Put(context.Background(), usedName(id), nil, table.Any)
 		}
 	}
 }
@@ -218,40 +260,29 @@ func (s *Store) path() string { return filepath.Join(s.dir, File) }
 func (s *Store) content() (*content, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	info, err := os.Stat(s.path())
-	if errors.Is(err, fs.ErrNotExist) {
-		s.seen, s.last = nil, &content{Version: version}
-		return s.last, nil
-	}
-	if err == nil && s.seen != nil && same(s.seen, info) {
-		return s.last, nil
-	}
-	c, info, err := s.read()
+	c, revision, err := s.read(context.Background(), s.revision)
 	if err != nil {
 		return nil, err
 	}
-	s.seen, s.last = info, c
-	return c, nil
+	if s.last == nil || revision != s.revision {
+		s.last, s.revision = c, revision
+	}
+	return s.last, nil
 }
 
-// same tells whether a file is what it was. Files are only ever replaced.
-func same(a, b fs.FileInfo) bool {
-	return a.ModTime().Equal(b.ModTime()) && a.Size() == b.Size() && os.SameFile(a, b)
-}
-
-func (s *Store) read() (*content, fs.FileInfo, error) {
+// read gives what is kept, and its revision. It is empty where that is the revision known.
+func (s *Store) read(ctx context.Context, known table.Revision) (*content, table.Revision, error) {
 	c := &content{Version: version}
-	data, info, err := privatefile.Read(s.path())
-	var said *fault.Error
+	d, err := s.table.Get(ctx, File, known)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return c, nil, nil
-	case errors.As(err, &said):
-		return nil, nil, err
+		return c, table.None, nil
 	case err != nil:
-		return nil, nil, unusable(err)
+		return nil, table.None, err
+	case d.Revision == known:
+		return c, known, nil
 	}
-	err = json.Unmarshal(data, c)
+	err = json.Unmarshal(d.Data, c)
 	if err == nil && c.Version != version {
 		err = fmt.Errorf("its version is %d", c.Version)
 	}
@@ -259,40 +290,33 @@ func (s *Store) read() (*content, fs.FileInfo, error) {
 		err = errors.New("it has a secret that is none")
 	}
 	if err != nil {
-		return nil, nil, fault.New(fault.Unavailable, "the file %s in the state folder is damaged", File).
+		return nil, table.None, fault.New(fault.Unavailable, "the file %s in the state folder is damaged", File).
 			WithHint("put a copy back, or remove it and set the secrets again").WithCause(err)
 	}
-	return c, info, nil
+	return c, d.Revision, nil
 }
 
-// change has f change the content, and writes it.
+// change has f change the content, and writes it. f is called again where others changed it
+// meanwhile.
 func (s *Store) change(f func(*content) error) error {
-	if err := os.MkdirAll(s.dir, 0o700); err != nil {
-		return unusable(err)
-	}
-	unlock, err := lock.Acquire(filepath.Join(s.dir, lockFile), lockTimeout)
-	if err != nil {
-		return unusable(err)
-	}
-	defer unlock()
-	c, _, err := s.read()
-	if err != nil {
+	return table.Alone(context.Background(), s.table, File, func(ctx context.Context) error {
+		c, revision, err := s.read(ctx, table.None)
+		if err != nil {
+			return err
+		}
+		if err := f(c); err != nil {
+			return err
+		}
+		text, err := json.MarshalIndent(c, "", "  ")
+		switch {
+		case err != nil:
+			return err
+		case len(text) > maxKept:
+			return fault.New(fault.Exhausted, "the secrets are too large together").WithHint("paddock secret rm removes one")
+		}
+		_, err = s.table.Put(ctx, File, append(text, '\n'), revision)
 		return err
-	}
-	if err := f(c); err != nil {
-		return err
-	}
-	text, err := json.MarshalIndent(c, "", "  ")
-	switch {
-	case err != nil:
-		return err
-	case len(text) > maxKept:
-		return fault.New(fault.Exhausted, "the secrets are too large together").WithHint("paddock secret rm removes one")
-	}
-	if err := blob.WriteFile(blob.OS, s.path(), append(text, '\n')); err != nil {
-		return unusable(err)
-	}
-	return nil
+	})
 }
 
 // value unseals a secret's value.
@@ -306,14 +330,16 @@ const young = 10 * time.Minute
 
 // Sweep forgets what was given, some time ago, to sessions that are no more.
 func (s *Store) Sweep(ctx context.Context, lives func(session string) bool) error {
-	files, err := filepath.Glob(filepath.Join(s.dir, folder, "given-*"))
-	for _, path := range files {
-		if info, err := os.Stat(path); err != nil || time.Since(info.ModTime()) < young {
+	names, err := s.table.Names(ctx, folder)
+	for _, name := range names {
+		if !strings.HasPrefix(name, folder+"/"+givenPrefix) {
 			continue
 		}
-		g, errRead := readGrant(path)
-		if errRead == nil && !lives(g.Session) {
-			err = errors.Join(err, os.Remove(path))
+		g, d, errRead := s.readGrant(ctx, name)
+		if errRead == nil && time.Since(d.Written) >= young && !lives(g.Session) {
+			if gone := s.table.Delete(ctx, name, d.Revision); !errors.Is(gone, table.ErrChanged) && !errors.Is(gone, fs.ErrNotExist) {
+				err = errors.Join(err, gone) // else it was given again, or another swept it
+			}
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()

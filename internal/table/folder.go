@@ -55,7 +55,7 @@ type FolderConfig struct {
 	Lock    func(name string) string
 	Timeout time.Duration
 	Brief   bool
-	Before  func() error
+	Before  func(name string) error
 	Locked  func(error) error
 }
 
@@ -117,6 +117,9 @@ func (f *Folder) Get(_ context.Context, name string, known Revision) (Document, 
 		return Document{}, err
 	}
 	d := Document{Data: data, Revision: revisionOf(data)}
+	if info != nil {
+		d.Written = info.ModTime()
+	}
 	if f.config.Stamps && info != nil && began.Sub(info.ModTime()) > unsettled {
 		f.mu.Lock()
 		defer f.mu.Unlock()
@@ -284,7 +287,7 @@ func (f *Folder) Alone(ctx context.Context, name string, do func(context.Context
 	path := f.lockOf(name)
 	var err error
 	if f.config.Before != nil {
-		err = f.config.Before()
+		err = f.config.Before(name)
 	}
 	var unlock func() error
 	if err == nil {

@@ -39,6 +39,9 @@ type Document struct {
 	// It is not to be changed.
 	Data     []byte
 	Revision Revision
+	// Written is when it was written last, by the clock of who keeps it; zero where Data
+	// is left out.
+	Written time.Time
 }
 
 // Table keeps documents. Names are slash-separated, as [Check] has them. Its methods may be

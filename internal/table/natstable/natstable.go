@@ -93,7 +93,7 @@ func (t *Table) Get(ctx context.Context, name string, known table.Revision) (tab
 	}
 	d, _, err := t.last(ctx, key)
 	if err == nil && d.Revision == known && known != table.None {
-		d.Data = nil
+		d = table.Document{Revision: known}
 	}
 	return d, named(err, name)
 }
@@ -122,7 +122,7 @@ func (t *Table) last(ctx context.Context, key string) (d table.Document, m *jets
 	case deleted(m.Header):
 		return d, m, fs.ErrNotExist
 	}
-	d = table.Document{Data: m.Data, Revision: table.Revision(m.Sequence)}
+	d = table.Document{Data: m.Data, Revision: table.Revision(m.Sequence), Written: m.Time}
 	if d.Data == nil {
 		d.Data = []byte{}
 	}

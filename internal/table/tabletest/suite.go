@@ -53,6 +53,9 @@ func testPut(t *testing.T, one, again table.Table) {
 		if err != nil || string(d.Data) != text || d.Data == nil || d.Revision != r {
 			t.Errorf("%s is %d bytes at %d (%v), want %d bytes at %d", name, len(d.Data), d.Revision, err, len(text), r)
 		}
+		if age := time.Since(d.Written); age < -time.Minute || age > time.Hour {
+			t.Errorf("%s was written at %v", name, d.Written)
+		}
 		if d, err = again.Get(t.Context(), name, r); err != nil || d.Revision != r || d.Data != nil && string(d.Data) != text {
 			t.Errorf("asked for anything else than %d it is %d (%v)", r, d.Revision, err)
 		}
