@@ -140,8 +140,8 @@ var mayImport = map[string][]string{
 	"tests/waiting":                        {},
 	"internal/web":                         {"internal/auth", "internal/fault", "internal/textsafe"},
 	"internal/web/approvals":               {"internal/approval", "internal/auth", "internal/fault", "internal/web"},
-	"internal/web/files":                   {"internal/auth", "internal/archive", "internal/fault", "internal/session", "internal/web", "internal/workspace", "internal/atomicfile", "internal/privatefile"},
-	"internal/web/preview":                 {"internal/auth", "internal/fault", "internal/sandbox", "internal/session", "internal/web", "internal/atomicfile"},
+	"internal/web/files":                   {"internal/table", "internal/auth", "internal/archive", "internal/fault", "internal/session", "internal/web", "internal/workspace", "internal/atomicfile", "internal/privatefile"},
+	"internal/web/preview":                 {"internal/table", "internal/auth", "internal/fault", "internal/sandbox", "internal/session", "internal/web", "internal/atomicfile"},
 	"internal/workspace":                   {"internal/blob", "internal/fault", "internal/membudget", "internal/pattern", "internal/iolimit"},
 }
 

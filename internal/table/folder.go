@@ -43,6 +43,9 @@ type FolderConfig struct {
 	// New makes a file that must not be there, without a lock; the error is an fs.ErrExist
 	// where it is. Nil: it is made under its lock, by Write.
 	New func(path string, data []byte) error
+	// Failed makes another error of one of the disk's; nil: it stays. It is not asked about
+	// documents that are not there, or have changed.
+	Failed func(error) error
 	// Stamps has Get look at a file's stamp first, and not read one that is as it was.
 	Stamps bool
 	// Document reports whether a name is a document's, of those in the folder; nil: what
@@ -114,7 +117,7 @@ func (f *Folder) Get(_ context.Context, name string, known Revision) (Document, 
 	data, info, err := f.config.Read(f.path(name))
 	if err != nil {
 		f.forget(name)
-		return Document{}, err
+		return Document{}, f.failed(err)
 	}
 	d := Document{Data: data, Revision: revisionOf(data)}
 	if info != nil {
@@ -203,7 +206,7 @@ func (f *Folder) Put(ctx context.Context, name string, data []byte, was Revision
 		})
 	}
 	if err != nil {
-		return None, err
+		return None, f.failed(err)
 	}
 	f.note(name)
 	return revisionOf(data), nil
@@ -226,7 +229,15 @@ func (f *Folder) Delete(ctx context.Context, name string, was Revision) error {
 		})
 	}
 	f.note(name)
-	return err
+	return f.failed(err)
+}
+
+// failed is what an error of the disk becomes.
+func (f *Folder) failed(err error) error {
+	if err == nil || f.config.Failed == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrChanged) {
+		return err
+	}
+	return f.config.Failed(err)
 }
 
 // expect finds that a document has a revision. Its lock is held.
@@ -316,17 +327,19 @@ func (f *Folder) patience(ctx context.Context) time.Duration {
 
 // Names implements [Table].
 func (f *Folder) Names(_ context.Context, folder string) ([]string, error) {
-	return f.names(folder, func(dir string) ([]fs.DirEntry, error) { return f.config.Files.ReadDir(f.path(dir)) })
-}
-
-// names lists the documents below a folder, whose entries list gives.
-func (f *Folder) names(folder string, list func(dir string) ([]fs.DirEntry, error)) (all []string, err error) {
 	if folder != "" {
 		if err := Check(folder); err != nil {
 			return nil, err
 		}
 	}
-	entries, err := list(folder)
+	all, err := f.names(folder)
+	slices.Sort(all)
+	return all, f.failed(err)
+}
+
+// names lists the documents below a folder.
+func (f *Folder) names(folder string) (all []string, err error) {
+	entries, err := f.config.Files.ReadDir(f.path(folder))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -337,7 +350,7 @@ func (f *Folder) names(folder string, list func(dir string) ([]fs.DirEntry, erro
 		name := path.Join(folder, e.Name())
 		switch {
 		case e.IsDir():
-			below, err := f.names(name, list)
+			below, err := f.names(name)
 			if err != nil {
 				return nil, err
 			}
@@ -346,7 +359,6 @@ func (f *Folder) names(folder string, list func(dir string) ([]fs.DirEntry, erro
 			all = append(all, name)
 		}
 	}
-	slices.Sort(all)
 	return all, nil
 }
 

@@ -27,8 +27,8 @@ func (f *Folder) Watch(ctx context.Context, folder string, told func(name string
 	w := watching{table: f, told: told, dirs: map[string]*watchedDir{}}
 	for pause := soon; ; pause = min(pause*3/2, seldom) {
 		changed := f.change()
-		if err := w.look(ctx, folder); err != nil {
-			return err
+		if err := w.look(folder); err != nil {
+			return f.failed(err)
 		}
 		timer := time.NewTimer(pause)
 		select {
@@ -56,10 +56,7 @@ type watchedDir struct {
 }
 
 // look tells what has changed below a folder.
-func (w *watching) look(ctx context.Context, folder string) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
+func (w *watching) look(folder string) error {
 	info, err := w.table.config.Files.Stat(w.table.path(folder))
 	if errors.Is(err, fs.ErrNotExist) {
 		w.gone(folder)
@@ -82,7 +79,7 @@ func (w *watching) look(ctx context.Context, folder string) error {
 		}
 	}
 	for _, sub := range d.subs {
-		if err := w.look(ctx, sub); err != nil {
+		if err := w.look(sub); err != nil {
 			return err
 		}
 	}

@@ -1,6 +1,7 @@
 package files
 
 import (
+	"context"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/hkdf"
@@ -23,6 +24,7 @@ import (
 	"paddock/internal/fault"
 	"paddock/internal/privatefile"
 	"paddock/internal/session"
+	"paddock/internal/table"
 	"paddock/internal/workspace"
 )
 
@@ -42,12 +44,12 @@ const (
 // Links makes links that move one file once, in one direction, for whoever has
 // them. A link carries what it allows, encrypted with a key of the state folder: who
 // has it can neither change it nor read whose the file is.
-// That it was used is a file there, made with O_EXCL: so it holds for every
-// process that shares the folder, and after a restart, until the link would
-// have expired anyway. It is safe for concurrent use.
+// That it was used is a file there, made with O_EXCL, or a document of a cluster's
+// table: so it holds for every process that shares it, and after a restart, until
+// the link would have expired anyway. It is safe for concurrent use.
 type Links struct {
-	key []byte
-	dir string // the used ones, as EXPIRY-ID
+	key  []byte
+	used table.Table // a document for each, EXPIRY-ID
 
 	mu     sync.Mutex // guards what follows
 	pruned time.Time
@@ -75,12 +77,11 @@ type permit struct {
 // OpenLinks reads the key of a state folder, and makes it when there is none.
 // One that others can read or change is refused: with it they could make links.
 func OpenLinks(state string) (*Links, error) {
-	l := &Links{dir: filepath.Join(state, usedFolder)}
-	if err := os.MkdirAll(l.dir, 0o700); err != nil {
+	dir := filepath.Join(state, usedFolder)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fault.New(fault.Unavailable, "the folder of used links cannot be made").WithHint("check that %s can be written", state).WithCause(err)
 	}
-	var err error
-	l.key, err = readKey(filepath.Join(state, keyFile))
+	key, err := readKey(filepath.Join(state, keyFile))
 	if said := (*fault.Error)(nil); errors.As(err, &said) {
 		return nil, said
 	}
@@ -88,7 +89,20 @@ func OpenLinks(state string) (*Links, error) {
 		return nil, fault.New(fault.Unavailable, "the key that signs links cannot be used").
 			WithHint("remove %s: a new one will be made, and links that were given out will not work any more", filepath.Join(state, keyFile)).WithCause(err)
 	}
-	return l, nil
+	return LinksIn(table.NewFolder(table.FolderConfig{Dir: dir, New: makeUsed}), key), nil
+}
+
+// LinksIn makes links with a key, and notes in a table which were used. All who share the
+// table have the same key, of 32 bytes.
+func LinksIn(used table.Table, key []byte) *Links { return &Links{key: key, used: used} }
+
+// makeUsed makes the file of a used link. Nothing waits for the disk.
+func makeUsed(path string, _ []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	return f.Close()
 }
 
 // readKey gives the key, making it whole or not at all: of several processes
@@ -182,12 +196,9 @@ func (l *Links) use(p permit) error {
 	if err := l.prune(time.Now()); err != nil {
 		return err
 	}
-	f, err := os.OpenFile(filepath.Join(l.dir, fmt.Sprintf("%d-%s", p.Expires, p.ID)), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if errors.Is(err, fs.ErrExist) {
+	_, err := l.used.Put(context.Background(), fmt.Sprintf("%d-%s", p.Expires, p.ID), nil, table.None)
+	if errors.Is(err, table.ErrChanged) {
 		return errLink
-	}
-	if err == nil {
-		err = f.Close()
 	}
 	if err != nil {
 		return fault.New(fault.Unavailable, "it cannot be noted that the link is used").WithHint("the server's log says more").WithCause(err)
@@ -200,15 +211,15 @@ func (l *Links) prune(now time.Time) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if now.Sub(l.pruned) >= pruneEvery {
-		entries, err := os.ReadDir(l.dir)
+		names, err := l.used.Names(context.Background(), "")
 		if err != nil {
 			return fault.New(fault.Unavailable, "the used links cannot be read").WithHint("the server's log says more").WithCause(err)
 		}
 		left := 0
-		for _, e := range entries {
-			expiry, _, _ := strings.Cut(e.Name(), "-")
+		for _, name := range names {
+			expiry, _, _ := strings.Cut(name, "-")
 			if at, err := strconv.ParseInt(expiry, 10, 64); err == nil && at <= now.Unix() {
-				_ = os.Remove(filepath.Join(l.dir, e.Name())) // or another process did
+				_ = l.used.Delete(context.Background(), name, table.Any) // or another process did
 				continue
 			}
 			left++

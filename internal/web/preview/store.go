@@ -1,6 +1,7 @@
 package preview
 
 import (
+	"context"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
@@ -11,7 +12,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -21,6 +21,7 @@ import (
 	"paddock/internal/atomicfile"
 	"paddock/internal/fault"
 	"paddock/internal/session"
+	"paddock/internal/table"
 )
 
 const (
@@ -47,13 +48,13 @@ type Preview struct {
 	Expires time.Time `json:"expires"`
 }
 
-// Store keeps previews in a folder that processes share, one file each: what is not
+// Store keeps previews in a table that processes share, one document each: what is not
 // there was revoked, has expired, or never was. What lets a browser in is signed over all
-// that the file says, so that writing there gives nobody anything without the key. It is
+// that the document says, so that writing there gives nobody anything without the key. It is
 // safe for concurrent use.
 type Store struct {
-	dir string
-	get func() ([]byte, error)
+	table table.Table
+	get   func() ([]byte, error)
 
 	mu  sync.Mutex // guards what follows
 	key []byte     // nil: not asked for yet
@@ -61,7 +62,29 @@ type Store struct {
 
 // Open gives the previews of a folder, which is made when it is needed. key is asked for
 // when something is signed, until it has been given once.
-func Open(dir string, key func() ([]byte, error)) *Store { return &Store{dir: dir, get: key} }
+func Open(dir string, key func() ([]byte, error)) *Store {
+	return In(table.NewFolder(table.FolderConfig{
+		Dir: dir, Document: isPreview,
+		Write: func(path string, data []byte) error {
+			if err := os.MkdirAll(dir, 0o700); err != nil {
+				return err
+			}
+			return atomicfile.WriteFile(path, data, atomicfile.Options{Prefix: "new-"})
+		},
+		Failed: func(err error) error {
+			return fault.New(fault.Unavailable, "the previews cannot be read or written").WithHint("check that %s can be written", dir).WithCause(err)
+		},
+	}), key)
+}
+
+// In gives the previews of a table. All who share it have the same key.
+func In(t table.Table, key func() ([]byte, error)) *Store { return &Store{table: t, get: key} }
+
+// isPreview reports whether a document is a preview.
+func isPreview(name string) bool {
+	id, ok := strings.CutSuffix(name, suffix)
+	return ok && label.MatchString(id)
+}
 
 var (
 	label    = regexp.MustCompile(`^[a-z2-7]{26}$`)
@@ -111,19 +134,8 @@ func (s *Store) put(p Preview) error {
 	if err != nil {
 		return fmt.Errorf("writing a preview: %w", err)
 	}
-	if err := os.MkdirAll(s.dir, 0o700); err != nil {
-		return s.unusable(err)
-	}
-	if err := atomicfile.WriteFile(s.file(p.ID), text, atomicfile.Options{Prefix: "new-"}); err != nil {
-		return s.unusable(err)
-	}
-	return nil
-}
-
-func (s *Store) file(id string) string { return filepath.Join(s.dir, id+suffix) }
-
-func (s *Store) unusable(err error) error {
-	return fault.New(fault.Unavailable, "the previews cannot be read or written").WithHint("check that %s can be written", s.dir).WithCause(err)
+	_, err = s.table.Put(context.Background(), p.ID+suffix, text, table.Any)
+	return err
 }
 
 // errGone says the same of every preview that is not, or no longer, there.
@@ -134,15 +146,15 @@ func (s *Store) Get(id string) (Preview, error) {
 	if !label.MatchString(id) {
 		return Preview{}, errGone
 	}
-	text, err := os.ReadFile(s.file(id))
+	d, err := s.table.Get(context.Background(), id+suffix, table.None)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Preview{}, errGone
 	}
 	if err != nil {
-		return Preview{}, s.unusable(err)
+		return Preview{}, err
 	}
 	var p Preview
-	if json.Unmarshal(text, &p) != nil || p.ID != id || !time.Now().Before(p.Expires) {
+	if json.Unmarshal(d.Data, &p) != nil || p.ID != id || !time.Now().Before(p.Expires) {
 		return Preview{}, errGone
 	}
 	return p, nil
@@ -152,19 +164,18 @@ func (s *Store) Get(id string) (Preview, error) {
 // expire first first. Those that have expired are forgotten, whosever they are.
 func (s *Store) List(owner session.Owner, id session.ID) ([]Preview, error) {
 	all := []Preview{}
-	entries, err := os.ReadDir(s.dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, s.unusable(err)
+	names, err := s.table.Names(context.Background(), "")
+	if err != nil {
+		return nil, err
 	}
-	for _, e := range entries {
-		name, ok := strings.CutSuffix(e.Name(), suffix)
-		if !ok || !label.MatchString(name) {
+	for _, name := range names {
+		if !isPreview(name) {
 			continue
 		}
-		p, err := s.Get(name)
+		p, err := s.Get(strings.TrimSuffix(name, suffix))
 		switch {
 		case errors.Is(err, errGone):
-			_ = os.Remove(s.file(name)) // or another process did
+			_ = s.table.Delete(context.Background(), name, table.Any) // or another process did
 		case err != nil:
 			return nil, err
 		case p.Owner == owner && (id == "" || p.Session == id):
@@ -191,8 +202,8 @@ func (s *Store) Revoke(owner session.Owner, id session.ID, match func(Preview) b
 		if match != nil && !match(p) {
 			continue
 		}
-		if err := os.Remove(s.file(p.ID)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return revoked, s.unusable(err)
+		if err := s.table.Delete(context.Background(), p.ID+suffix, table.Any); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return revoked, err
 		}
 		revoked = append(revoked, p)
 	}
