@@ -7,6 +7,7 @@
 package serverstore
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,8 +23,8 @@ import (
 	"paddock/internal/blob"
 	"paddock/internal/config"
 	"paddock/internal/fault"
-	"paddock/internal/lock"
 	"paddock/internal/privatefile"
+	"paddock/internal/table"
 	"paddock/internal/vault"
 )
 
@@ -38,11 +39,13 @@ const (
 	version    = 1
 )
 
-// Servers are those of a state folder. It is for any number of goroutines and
-// processes.
+// Servers are those of a state folder, or of a cluster. It is for any number of goroutines
+// and processes.
 type Servers struct {
 	Dir    string // the state folder, made when something is added
 	Sealer vault.Sealer
+	// Table is where they are a document, called File; nil: it is the file in Dir.
+	Table table.Table
 }
 
 // Entry is a server that was added.
@@ -94,7 +97,7 @@ func purpose(name string, w *written) string {
 
 // List gives all, by their names. Of one whose secrets cannot be had it says so.
 func (s *Servers) List() ([]Entry, error) {
-	c, err := s.read()
+	c, _, err := s.read(context.Background())
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +110,7 @@ func (s *Servers) List() ([]Entry, error) {
 
 // Count tells how many there are.
 func (s *Servers) Count() (int, error) {
-	c, err := s.read()
+	c, _, err := s.read(context.Background())
 	return len(c.Servers), err
 }
 
@@ -194,19 +197,44 @@ func (s *Servers) entry(name string, w *written) Entry {
 
 func (s *Servers) path() string { return filepath.Join(s.Dir, File) }
 
-func (s *Servers) read() (content, error) {
-	c := content{Version: version, Servers: map[string]*written{}}
-	data, _, err := privatefile.Read(s.path())
+func (s *Servers) table() table.Table {
+	if s.Table != nil {
+		return s.Table
+	}
+	return table.NewFolder(table.FolderConfig{
+		Dir: s.Dir, Read: readFile, Write: writeFile,
+		Lock: func(string) string { return lockFile }, Timeout: lockTimeout, Locked: unusable,
+		Before: func(string) error { return os.MkdirAll(s.Dir, 0o700) },
+	})
+}
+
+func readFile(path string) ([]byte, fs.FileInfo, error) {
+	data, info, err := privatefile.Read(path)
 	var said *fault.Error
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.As(err, &said) {
+		err = unusable(err)
+	}
+	return data, info, err
+}
+
+func writeFile(path string, data []byte) error {
+	if err := blob.WriteFile(blob.OS, path, data); err != nil {
+		return unusable(err)
+	}
+	return nil
+}
+
+// read gives what there is, and its revision.
+func (s *Servers) read(ctx context.Context) (content, table.Revision, error) {
+	c := content{Version: version, Servers: map[string]*written{}}
+	d, err := s.table().Get(ctx, File, table.None)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return c, nil
-	case errors.As(err, &said):
-		return c, err
+		return c, table.None, nil
 	case err != nil:
-		return c, unusable(err)
+		return c, table.None, err
 	}
-	err = json.Unmarshal(data, &c)
+	err = json.Unmarshal(d.Data, &c)
 	if err == nil && c.Version != version {
 		err = fmt.Errorf("its version is %d", c.Version)
 	}
@@ -216,44 +244,38 @@ func (s *Servers) read() (content, error) {
 		}
 	}
 	if err != nil {
-		return content{Version: version}, fault.New(fault.Unavailable, "the file %s in the state folder is damaged: %v", File, err).
+		return content{Version: version}, table.None, fault.New(fault.Unavailable, "the file %s in the state folder is damaged: %v", File, err).
 			WithHint("put a copy back, or remove it and add the servers again").WithCause(err)
 	}
 	if c.Servers == nil {
 		c.Servers = map[string]*written{}
 	}
-	return c, nil
+	return c, d.Revision, nil
 }
 
-// change has f change the content, and writes it.
+// change has f change the content, and writes it. f is called again where others changed it
+// meanwhile.
 func (s *Servers) change(f func(*content) error) error {
-	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
-		return unusable(err)
-	}
-	unlock, err := lock.Acquire(filepath.Join(s.Dir, lockFile), lockTimeout)
-	if err != nil {
-		return unusable(err)
-	}
-	defer unlock()
-	c, err := s.read()
-	if err != nil {
+	in := s.table()
+	return table.Alone(context.Background(), in, File, func(ctx context.Context) error {
+		c, revision, err := s.read(ctx)
+		if err != nil {
+			return err
+		}
+		if err := f(&c); err != nil {
+			return err
+		}
+		text, err := json.MarshalIndent(c, "", "  ")
+		if err != nil {
+			return err
+		}
+		if len(text) >= privatefile.MaxBytes { // or nobody could read it again
+			return fault.New(fault.Exhausted, "all servers together may take %d KiB, and with this one they take %d KiB", privatefile.MaxBytes>>10, len(text)>>10).
+				WithHint("paddock server rm removes one; put long values into variables, as ${NAME}")
+		}
+		_, err = in.Put(ctx, File, append(text, '\n'), revision)
 		return err
-	}
-	if err := f(&c); err != nil {
-		return err
-	}
-	text, err := json.MarshalIndent(c, "", "  ")
-	if err != nil {
-		return err
-	}
-	if len(text) >= privatefile.MaxBytes { // or nobody could read it again
-		return fault.New(fault.Exhausted, "all servers together may take %d KiB, and with this one they take %d KiB", privatefile.MaxBytes>>10, len(text)>>10).
-			WithHint("paddock server rm removes one; put long values into variables, as ${NAME}")
-	}
-	if err := blob.WriteFile(blob.OS, s.path(), append(text, '\n')); err != nil {
-		return unusable(err)
-	}
-	return nil
+	})
 }
 
 func unusable(err error) error {

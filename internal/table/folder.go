@@ -40,6 +40,8 @@ type FolderConfig struct {
 	Most int64
 	// Write replaces a file. Nil: durably, by blob.WriteFile of Files.
 	Write func(path string, data []byte) error
+	// Remove removes a file; nil: Files do.
+	Remove func(path string) error
 	// New makes a file that must not be there, without a lock; the error is an fs.ErrExist
 	// where it is. Nil: it is made under its lock, by Write.
 	New func(path string, data []byte) error
@@ -88,6 +90,9 @@ func NewFolder(c FolderConfig) *Folder {
 	f := &Folder{config: c, stamps: map[string]stamp{}, changed: make(chan struct{})}
 	if f.config.Read == nil {
 		f.config.Read = f.read
+	}
+	if f.config.Remove == nil {
+		f.config.Remove = f.config.Files.Remove
 	}
 	if f.config.Write == nil {
 		f.config.Write = func(path string, data []byte) error { return blob.WriteFile(f.config.Files, path, data) }
@@ -167,12 +172,13 @@ func (f *Folder) read(path string) ([]byte, fs.FileInfo, error) {
 	info, err := file.Stat()
 	var data []byte
 	if err == nil {
-		data, err = iolimit.ReadAll(file, f.config.Most, &fs.PathError{Op: "read", Path: path, Err: errTooLarge})
+		data, err = iolimit.ReadAll(file, f.config.Most, &fs.PathError{Op: "read", Path: path, Err: ErrTooLarge})
 	}
 	return data, info, errors.Join(err, file.Close())
 }
 
-var errTooLarge = errors.New("the file is too large")
+// ErrTooLarge says that a file has more than [FolderConfig.Most] bytes, and was not read.
+var ErrTooLarge = errors.New("the file is too large")
 
 // revisionOf is the revision of a document of these bytes.
 func revisionOf(data []byte) Revision {
@@ -219,13 +225,13 @@ func (f *Folder) Delete(ctx context.Context, name string, was Revision) error {
 	}
 	var err error
 	if was == Any {
-		err = f.config.Files.Remove(f.path(name))
+		err = f.config.Remove(f.path(name))
 	} else {
 		err = f.held(ctx, name, func() error {
 			if err := f.expect(ctx, name, was); err != nil {
 				return err
 			}
-			return f.config.Files.Remove(f.path(name))
+			return f.config.Remove(f.path(name))
 		})
 	}
 	f.note(name)

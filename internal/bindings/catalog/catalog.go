@@ -53,7 +53,7 @@ type row struct {
 // half times as much as one in the description. The column "server" is there to
 // filter.
 const (
-	table = `CREATE VIRTUAL TABLE tools USING fts5(name, title, description, parameters, server,
+	create = `CREATE VIRTUAL TABLE tools USING fts5(name, title, description, parameters, server,
 		content='', contentless_delete=1, tokenize='porter unicode61 remove_diacritics 2')`
 	weights = `INSERT INTO tools(tools, rank) VALUES('rank', 'bm25(8.0, 1.0, 0.6, 0.4, 0.0)')`
 	find    = `SELECT rowid, rank FROM tools WHERE tools MATCH ? ORDER BY rank LIMIT ?`
@@ -71,7 +71,7 @@ func New() (*Catalog, error) {
 	}
 	db.SetMaxOpenConns(1) // each connection has a memory of its own
 	c := &Catalog{db: db, servers: map[string]*server{}, rows: map[int64]row{}}
-	for _, statement := range []string{`PRAGMA journal_mode=OFF`, `PRAGMA temp_store=MEMORY`, table, weights} {
+	for _, statement := range []string{`PRAGMA journal_mode=OFF`, `PRAGMA temp_store=MEMORY`, create, weights} {
 		if _, err := db.Exec(statement); err != nil {
 			return nil, errors.Join(fmt.Errorf("making the catalogue's index: %w", err), db.Close())
 		}

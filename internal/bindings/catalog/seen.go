@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -18,14 +17,16 @@ import (
 	"paddock/internal/bindings"
 	"paddock/internal/blob"
 	"paddock/internal/fault"
+	"paddock/internal/table"
 	"paddock/internal/textsafe"
 )
 
-// Store is a Seen in a folder, which several processes may share. A record is on the
+// Store is a Seen in a table, which several processes may share. A record is on the
 // disk when Save returns. It may be used by several goroutines.
 type Store struct {
-	dir  string
-	most int // tools of a server
+	dir   string // empty: it is in no folder
+	table table.Table
+	most  int // tools of a server
 }
 
 var _ Seen = (*Store)(nil)
@@ -42,8 +43,21 @@ func OpenStore(dir string) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fault.New(fault.Unavailable, "the folder for what tools were cannot be made").WithCause(err)
 	}
-	return &Store{dir, maxRecords}, nil
+	s := StoreIn(table.NewFolder(table.FolderConfig{
+		Dir: dir, Most: maxRecord,
+		Write: func(path string, data []byte) error {
+			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+				return err
+			}
+			return blob.WriteFile(blob.OS, path, data)
+		},
+	}))
+	s.dir = dir
+	return s, nil
 }
+
+// StoreIn makes a Store of a table.
+func StoreIn(t table.Table) *Store { return &Store{table: t, most: maxRecords} }
 
 // kept is a file of the Store.
 type kept struct {
@@ -67,13 +81,15 @@ func fileName(text string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
+func nameOf(server, tool, end string) string { return fileName(server) + "/" + fileName(tool) + end }
+
 func (s *Store) path(server, tool, end string) string {
-	return filepath.Join(s.dir, fileName(server), fileName(tool)+end)
+	return filepath.Join(s.dir, filepath.FromSlash(nameOf(server, tool, end)))
 }
 
 // Load gives what was saved; nil and no error where nothing was.
-func (s *Store) Load(_ context.Context, server, tool string) ([]byte, error) {
-	k, err := readKept(s.path(server, tool, knownEnd))
+func (s *Store) Load(ctx context.Context, server, tool string) ([]byte, error) {
+	k, err := s.read(ctx, nameOf(server, tool, knownEnd))
 	if err != nil || k == nil {
 		return nil, err
 	}
@@ -83,21 +99,20 @@ func (s *Store) Load(_ context.Context, server, tool string) ([]byte, error) {
 	return k.Record, nil
 }
 
-func readKept(path string) (*kept, error) {
-	f, err := os.Open(path)
+// read gives what a document has; nil: there is none.
+func (s *Store) read(ctx context.Context, name string) (*kept, error) {
+	d, err := s.table.Get(ctx, name, table.None)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxRecord))
-	if err != nil {
+	if err != nil && !errors.Is(err, table.ErrTooLarge) {
 		return nil, err
 	}
 	var k kept
-	if err := json.Unmarshal(text, &k); err != nil || k.Record == nil {
+	if err == nil {
+		err = json.Unmarshal(d.Data, &k)
+	}
+	if err != nil || k.Record == nil {
 		return nil, fault.New(fault.Internal, "a record of what a tool was cannot be read").WithCause(err)
 	}
 	return &k, nil
@@ -105,28 +120,25 @@ func readKept(path string) (*kept, error) {
 
 // Save keeps what is known of a tool. A server with too many tools is a fault of kind
 // Exhausted.
-func (s *Store) Save(_ context.Context, server, tool string, record []byte) error {
-	return s.write(server, tool, knownEnd, kept{Record: record})
+func (s *Store) Save(ctx context.Context, server, tool string, record []byte) error {
+	return s.write(ctx, server, tool, knownEnd, kept{Record: record})
 }
 
-func (s *Store) write(server, tool, end string, k kept) error {
+func (s *Store) write(ctx context.Context, server, tool, end string, k kept) error {
 	k.Server, k.Tool = server, tool
 	text, err := json.Marshal(k)
 	if err != nil {
 		return err
 	}
-	path := s.path(server, tool, end)
-	folder := filepath.Dir(path)
-	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return err
-	}
-	if _, err := os.Stat(path); err != nil {
-		if there, err := os.ReadDir(folder); err == nil && len(there) >= 2*s.most {
+	name := nameOf(server, tool, end)
+	if _, err := s.table.Get(ctx, name, table.None); err != nil {
+		if there, err := s.table.Names(ctx, fileName(server)); err == nil && len(there) >= 2*s.most {
 			return fault.New(fault.Exhausted, "%d tools of %s were used, and no more can be remembered", s.most, server).
 				WithHint("an operator can accept that it changed, or remove the server")
 		}
 	}
-	return blob.WriteFile(blob.OS, path, text)
+	_, err = s.table.Put(ctx, name, text, table.Any)
+	return err
 }
 
 // ChangeOf gives how a server's tool is not what it was at its first use, and keeps the change
@@ -151,8 +163,8 @@ type Noticed struct {
 }
 
 // Notice keeps a change, for Changes to give and Accept to accept.
-func (s *Store) Notice(_ context.Context, c *Change) error {
-	if was, err := readKept(s.path(c.Server, c.Tool, changeEnd)); err == nil && was != nil && fingerprintOf(was.Record) == c.Now {
+func (s *Store) Notice(ctx context.Context, c *Change) error {
+	if was, err := s.read(ctx, nameOf(c.Server, c.Tool, changeEnd)); err == nil && was != nil && fingerprintOf(was.Record) == c.Now {
 		return nil
 	}
 	record, err := json.Marshal(c.now)
@@ -160,7 +172,7 @@ func (s *Store) Notice(_ context.Context, c *Change) error {
 		return err
 	}
 	k := kept{Record: record, Before: c.Before, Parts: c.Parts, Noticed: time.Now().UTC()}
-	if err := s.write(c.Server, c.Tool, changeEnd, k); err != nil {
+	if err := s.write(ctx, c.Server, c.Tool, changeEnd, k); err != nil {
 		return fmt.Errorf("keeping that the tool %s of %s changed: %w", textsafe.Quote(c.Tool), c.Server, err)
 	}
 	return nil
@@ -176,16 +188,19 @@ func fingerprintOf(record []byte) string {
 
 // Changes gives the changes that nobody has accepted, in order of server and tool.
 func (s *Store) Changes(ctx context.Context) ([]Noticed, error) {
-	paths, err := filepath.Glob(filepath.Join(s.dir, "*", "*"+changeEnd))
+	names, err := s.table.Names(ctx, "")
 	if err != nil {
 		return nil, err
 	}
 	var all []Noticed
-	for _, path := range paths {
+	for _, name := range names {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		k, err := readKept(path)
+		if !strings.HasSuffix(name, changeEnd) {
+			continue
+		}
+		k, err := s.read(ctx, name)
 		if err != nil {
 			return nil, fmt.Errorf("reading the changes of tools: %w", err)
 		}
@@ -205,9 +220,9 @@ func (s *Store) Changes(ctx context.Context) ([]Noticed, error) {
 // changed again it is a fault of kind Conflict, and NotFound where it has not changed.
 // Parts of it that vary may become anything from then on, such as a
 // description that lists what is in a folder. They are those of a [Difference].
-func (s *Store) Accept(_ context.Context, server, tool, fingerprint string, vary ...string) error {
-	path := s.path(server, tool, changeEnd)
-	k, err := readKept(path)
+func (s *Store) Accept(ctx context.Context, server, tool, fingerprint string, vary ...string) error {
+	name := nameOf(server, tool, changeEnd)
+	k, err := s.read(ctx, name)
 	switch {
 	case err != nil:
 		return err
@@ -217,24 +232,24 @@ func (s *Store) Accept(_ context.Context, server, tool, fingerprint string, vary
 		return fault.New(fault.Conflict, "the tool %s of %s is not what was looked at", textsafe.Quote(textsafe.Shorten(tool, 100)), server).
 			WithHint("look at what it is now, and accept that")
 	}
-	record, err := s.varying(server, tool, k.Record, vary)
+	record, err := s.varying(ctx, server, tool, k.Record, vary)
 	if err == nil {
-		err = s.write(server, tool, knownEnd, kept{Record: record})
+		err = s.write(ctx, server, tool, knownEnd, kept{Record: record})
 	}
 	if err != nil {
 		return fmt.Errorf("accepting a change: %w", err)
 	}
-	return os.Remove(path)
+	return s.table.Delete(ctx, name, table.Any)
 }
 
 // varying gives a record of which these parts may become anything, and those that
 // could before.
-func (s *Store) varying(server, tool string, record json.RawMessage, vary []string) (json.RawMessage, error) {
+func (s *Store) varying(ctx context.Context, server, tool string, record json.RawMessage, vary []string) (json.RawMessage, error) {
 	var now, before saved
 	if err := json.Unmarshal(record, &now); err != nil {
 		return nil, err
 	}
-	if known, err := readKept(s.path(server, tool, knownEnd)); err == nil && known != nil {
+	if known, err := s.read(ctx, nameOf(server, tool, knownEnd)); err == nil && known != nil {
 		_ = json.Unmarshal(known.Record, &before) // what cannot be read lets nothing vary
 	}
 	now.Varies = append(before.Varies, vary...)
