@@ -26,7 +26,7 @@ var mayImport = map[string][]string{
 	"internal/auth":                        {"internal/fault", "internal/table", "internal/lock", "internal/atomicfile", "internal/textsafe", "internal/privatefile", "internal/iolimit", "internal/localhost"},
 	"internal/atomicfile":                  {},
 	"internal/bindings":                    {},
-	"internal/bindings/broker":             {"internal/bindings", "internal/bindings/catalog", "internal/bindings/journal", "internal/bindings/schema", "internal/bindings/stub", "internal/bindings/upstream", "internal/blob", "internal/egress", "internal/fault", "internal/linkfarm", "internal/textsafe", "internal/lock", "internal/membudget", "internal/sandbox", "internal/secret", "internal/secret/redact", "internal/localhost"},
+	"internal/bindings/broker":             {"internal/bindings", "internal/bindings/catalog", "internal/bindings/journal", "internal/bindings/schema", "internal/bindings/stub", "internal/bindings/upstream", "internal/blob", "internal/egress", "internal/fault", "internal/linkfarm", "internal/textsafe", "internal/membudget", "internal/sandbox", "internal/secret", "internal/secret/redact", "internal/table", "internal/localhost"},
 	"internal/bindings/journal":            {"internal/fault", "internal/atomicfile"},
 	"internal/bindings/oauth":              {"internal/fault", "internal/localhost"},
 	"internal/bindings/upstream":           {"internal/bindings", "internal/fault", "internal/textsafe", "internal/membudget", "internal/secret/redact", "internal/iolimit"},

@@ -44,14 +44,8 @@ func prepare(dir string) error {
 	return privatefile.CheckFolder(dir)
 }
 
-// notLocked is what the error of a lock becomes, or of what is done before it is taken.
-func notLocked(err error) error {
-	var said *fault.Error
-	if errors.As(err, &said) {
-		return err
-	}
-	return unusable(fmt.Errorf("locking the tokens: %w", err))
-}
+// notLocked is what the error of a lock becomes.
+func notLocked(err error) error { return unusable(fmt.Errorf("locking the tokens: %w", err)) }
 
 // unusable is what the state folder's own faults become. Clients read its
 // message, so it holds no path.

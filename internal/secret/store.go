@@ -103,7 +103,10 @@ func Open(dir string, sealer vault.Sealer) *Store {
 		Dir: dir, Stamps: true, Read: readFile, Write: writeFile,
 		Lock: func(string) string { return lockFile }, Timeout: lockTimeout, Locked: unusable,
 		Before: func(name string) error {
-			return os.MkdirAll(filepath.Join(dir, filepath.FromSlash(path.Dir(name))), 0o700)
+			if err := os.MkdirAll(filepath.Join(dir, filepath.FromSlash(path.Dir(name))), 0o700); err != nil {
+				return unusable(err)
+			}
+			return nil
 		},
 	}), sealer)
 	s.dir = dir

@@ -204,7 +204,12 @@ func (s *Servers) table() table.Table {
 	return table.NewFolder(table.FolderConfig{
 		Dir: s.Dir, Read: readFile, Write: writeFile,
 		Lock: func(string) string { return lockFile }, Timeout: lockTimeout, Locked: unusable,
-		Before: func(string) error { return os.MkdirAll(s.Dir, 0o700) },
+		Before: func(string) error {
+			if err := os.MkdirAll(s.Dir, 0o700); err != nil {
+				return unusable(err)
+			}
+			return nil
+		},
 	})
 }
 

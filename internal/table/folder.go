@@ -55,8 +55,8 @@ type FolderConfig struct {
 	Document func(name string) bool
 	// Lock names the lock file of a document, below Dir; nil: "lock". Timeout is how long
 	// it is tried for; zero: 5 s. Brief has the file removed with the lock. Before, where
-	// it is not nil, is called before the lock is taken. Locked makes another error of one
-	// that came of these; nil: it stays.
+	// it is not nil, is called before the lock is taken. Locked makes another error of the
+	// lock's; nil: it stays.
 	Lock    func(name string) string
 	Timeout time.Duration
 	Brief   bool
@@ -302,14 +302,12 @@ func (f *Folder) held(ctx context.Context, name string, do func() error) error {
 // the lock is tried for. An error of the lock is what Locked makes of it.
 func (f *Folder) Alone(ctx context.Context, name string, do func(context.Context) error) error {
 	path := f.lockOf(name)
-	var err error
 	if f.config.Before != nil {
-		err = f.config.Before(name)
+		if err := f.config.Before(name); err != nil {
+			return err
+		}
 	}
-	var unlock func() error
-	if err == nil {
-		unlock, err = lock.Acquire(path, f.patience(ctx))
-	}
+	unlock, err := lock.Acquire(path, f.patience(ctx))
 	if err != nil {
 		if f.config.Locked != nil {
 			err = f.config.Locked(err)

@@ -39,6 +39,7 @@ import (
 	"paddock/internal/membudget"
 	"paddock/internal/secret"
 	"paddock/internal/secret/redact"
+	"paddock/internal/table"
 	"paddock/internal/textsafe"
 )
 
@@ -98,6 +99,8 @@ type Config struct {
 	// be on the disk that sessions' folders are on. Empty: all of that lasts as long as
 	// the Broker, and nobody looks whether tools change.
 	Dir string
+	// SessionTable is where sessions' own servers are kept; nil: in Dir.
+	SessionTable table.Table
 	// Seal keeps the servers that sessions bind for themselves secret on the disk; nil:
 	// those that have headers, or a query in their URL, last as long as the Broker.
 	Seal Seal
@@ -290,7 +293,7 @@ func (b *Broker) openStores() error {
 	b.listings = newListingCache(b, dir("listings"))
 	b.stubs = linkfarm.NewStore(dir("trees"), os.Link)
 	b.learned = newLearned(dir("learned"), b.config.Log)
-	b.sessionServers = newSessionServers(b, dir("sessions"))
+	b.sessionServers = newSessionServers(b, dir("sessions"), b.config.SessionTable)
 	if b.config.Seen == nil && b.config.Dir != "" {
 		store, err := OpenSeen(b.config.Dir)
 		if err != nil {

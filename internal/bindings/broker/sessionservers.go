@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,7 +15,7 @@ import (
 
 	"paddock/internal/bindings/upstream"
 	"paddock/internal/fault"
-	"paddock/internal/lock"
+	"paddock/internal/table"
 	"paddock/internal/textsafe"
 )
 
@@ -26,24 +27,43 @@ const (
 )
 
 // sessionServers has the servers that sessions bound for themselves. Those that can be kept are in
-// a file for each session, which other processes read as well: who asks finds what is
+// a document for each session, which other processes read as well: who asks finds what is
 // there now.
 type sessionServers struct {
 	broker *Broker
-	dir    string // empty: nothing is kept
+	dir    string      // of the files, where the documents are such
+	table  table.Table // nil: nothing is kept
 
 	mu      sync.Mutex                            // guards what follows
-	read    map[Session]cachedFile                // as the files were when they were read
-	unsaved map[Session]map[string]*serverBinding // what is in no file
+	read    map[Session]readDocument              // as the documents were when they were read
+	unsaved map[Session]map[string]*serverBinding // what is in none
 }
 
-type cachedFile struct {
-	info    os.FileInfo
-	servers map[string]*serverBinding
+type readDocument struct {
+	revision table.Revision
+	servers  map[string]*serverBinding
 }
 
-func newSessionServers(b *Broker, dir string) *sessionServers {
-	return &sessionServers{broker: b, dir: dir, read: map[Session]cachedFile{}, unsaved: map[Session]map[string]*serverBinding{}}
+// newSessionServers has them in a folder, or in a table where it is not nil.
+func newSessionServers(b *Broker, dir string, in table.Table) *sessionServers {
+	o := &sessionServers{broker: b, dir: dir, table: in, read: map[Session]readDocument{}, unsaved: map[Session]map[string]*serverBinding{}}
+	if o.table != nil || dir == "" {
+		return o
+	}
+	o.table = table.NewFolder(table.FolderConfig{
+		Dir: dir, Stamps: true, Most: maxOwn, Write: replace,
+		Lock: func(name string) string { return name + ".lock" }, Timeout: ownTimeout, Brief: true,
+		Before: func(string) error {
+			if err := os.MkdirAll(dir, 0o700); err != nil {
+				return fmt.Errorf("making the folder for sessions' servers: %w", err)
+			}
+			return nil
+		},
+		Locked: func(err error) error {
+			return fault.New(fault.Unavailable, "another process changes the session's servers").WithHint("try again in a moment").WithCause(err)
+		},
+	})
+	return o
 }
 
 // storedServer is a server in the file; either Plain or Sealed is set.
@@ -75,12 +95,12 @@ func private(d Definition) bool {
 
 // canStore tells whether a definition can be in a file.
 func (o *sessionServers) canStore(d Definition) bool {
-	return o.dir != "" && d.Tokens == nil && (o.broker.config.Seal != nil || !private(d))
+	return o.table != nil && d.Tokens == nil && (o.broker.config.Seal != nil || !private(d))
 }
 
-func (o *sessionServers) path(s Session) string {
-	return filepath.Join(o.dir, nameOf(s.Owner, s.ID)+".json")
-}
+func documentOf(s Session) string { return nameOf(s.Owner, s.ID) + ".json" }
+
+func (o *sessionServers) path(s Session) string { return filepath.Join(o.dir, documentOf(s)) }
 
 func purpose(s Session) string { return "servers of the session " + nameOf(s.Owner, s.ID) }
 
@@ -88,7 +108,7 @@ func purpose(s Session) string { return "servers of the session " + nameOf(s.Own
 func (o *sessionServers) servers(s Session) (map[string]*serverBinding, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	kept, err := o.keptLocked(s)
+	kept, _, err := o.keptLocked(context.Background(), s)
 	return o.withLocked(s, kept), err
 }
 
@@ -105,36 +125,34 @@ func (o *sessionServers) withLocked(s Session, kept map[string]*serverBinding) m
 	return all
 }
 
-// keptLocked gives those in the session's file, which is read where it is not the one
-// that was read last.
-func (o *sessionServers) keptLocked(s Session) (map[string]*serverBinding, error) {
-	if o.dir == "" {
-		return nil, nil
+// keptLocked gives those in the session's document, which is read where it is not the one
+// that was read last, and its revision: table.None where there is none, and where it cannot
+// be read table.Any.
+func (o *sessionServers) keptLocked(ctx context.Context, s Session) (map[string]*serverBinding, table.Revision, error) {
+	if o.table == nil {
+		return nil, table.None, nil
 	}
-	info, err := os.Stat(o.path(s))
+	was := o.read[s]
+	d, err := o.table.Get(ctx, documentOf(s), was.revision)
 	if errors.Is(err, fs.ErrNotExist) {
 		delete(o.read, s)
-		return nil, nil
+		return nil, table.None, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("looking for the session's own servers: %w", err)
+		return nil, table.Any, fmt.Errorf("reading the session's own servers: %w", err)
 	}
-	if was, ok := o.read[s]; ok && os.SameFile(was.info, info) && was.info.ModTime().Equal(info.ModTime()) && was.info.Size() == info.Size() {
-		return was.servers, nil
+	if d.Revision == was.revision {
+		return was.servers, was.revision, nil
 	}
-	text, err := readBounded(o.path(s), maxOwn)
+	servers, err := o.decode(s, d.Data)
 	if err != nil {
-		return nil, fmt.Errorf("reading the session's own servers: %w", err)
+		return nil, d.Revision, err
 	}
-	servers, err := o.decode(s, text)
-	if err != nil {
-		return nil, err
-	}
-	o.read[s] = cachedFile{info, servers}
-	return servers, nil
+	o.read[s] = readDocument{d.Revision, servers}
+	return servers, d.Revision, nil
 }
 
-// decode reads a file. A server that the session may not have any more, or that cannot
+// decode reads a document. A server that the session may not have any more, or that cannot
 // be unsealed any more, is left out.
 func (o *sessionServers) decode(s Session, text []byte) (map[string]*serverBinding, error) {
 	var t storedFile
@@ -177,47 +195,46 @@ func (o *sessionServers) open(s Session, one storedServer) (Definition, error) {
 	return Definition{Server: d.Server, Policy: d.Policy, Identity: d.Identity}, nil
 }
 
-// change writes a session's file again, one process after the other.
+// change writes a session's document again, one process after the other. f is called again
+// where another changed it meanwhile.
 func (o *sessionServers) change(s Session, f func(kept map[string]*serverBinding) error) error {
-	if err := os.MkdirAll(o.dir, 0o700); err != nil {
-		return fmt.Errorf("making the folder for sessions' servers: %w", err)
-	}
-	unlock, err := lock.Acquire(o.path(s)+".lock", ownTimeout)
-	if err != nil {
-		return fault.New(fault.Unavailable, "another process changes the session's servers").WithHint("try again in a moment").WithCause(err)
-	}
-	defer func() {
-		_ = os.Remove(o.path(s) + ".lock")
-		_ = unlock()
-	}()
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	kept, err := o.keptLocked(s)
-	if err != nil {
-		o.broker.config.Log.Warn("the servers of a session cannot be read and were dropped", "session", s.ID, "cause", fault.CauseOf(err))
-	}
-	servers := maps.Clone(kept)
-	if servers == nil {
-		servers = map[string]*serverBinding{}
-	}
-	if err := f(servers); err != nil {
-		return err
-	}
-	delete(o.read, s)
-	if len(servers) == 0 {
-		if err := os.Remove(o.path(s)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("removing the session's servers: %w", err)
+	name := documentOf(s)
+	return table.Alone(context.Background(), o.table, name, func(ctx context.Context) error {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		kept, revision, err := o.keptLocked(ctx, s)
+		if fault.KindOf(err) == fault.Unavailable {
+			return err // what it has may still be good
+		}
+		if err != nil {
+			o.broker.config.Log.Warn("the servers of a session cannot be read and were dropped", "session", s.ID, "cause", fault.CauseOf(err))
+		}
+		servers := maps.Clone(kept)
+		if servers == nil {
+			servers = map[string]*serverBinding{}
+		}
+		if err := f(servers); err != nil {
+			return err
+		}
+		delete(o.read, s)
+		if len(servers) == 0 {
+			if revision == table.None {
+				return nil
+			}
+			if err := o.table.Delete(ctx, name, revision); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return fmt.Errorf("removing the session's servers: %w", err)
+			}
+			return nil
+		}
+		text, err := o.encode(s, servers)
+		if err != nil {
+			return err
+		}
+		if _, err := o.table.Put(ctx, name, text, revision); err != nil {
+			return fmt.Errorf("keeping the session's servers: %w", err)
 		}
 		return nil
-	}
-	text, err := o.encode(s, servers)
-	if err != nil {
-		return err
-	}
-	if err := replace(o.path(s), text); err != nil {
-		return fmt.Errorf("keeping the session's servers: %w", err)
-	}
-	return nil
+	})
 }
 
 func (o *sessionServers) encode(s Session, servers map[string]*serverBinding) ([]byte, error) {
@@ -253,7 +270,7 @@ func (o *sessionServers) put(s Session, one *serverBinding) (kept bool, err erro
 		}
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		kept, err := o.keptLocked(s)
+		kept, _, err := o.keptLocked(context.Background(), s)
 		if err == nil {
 			err = o.broker.fits(o.withLocked(s, kept), one.Definition)
 		}
@@ -286,7 +303,7 @@ func (o *sessionServers) remove(s Session, name string) (*serverBinding, error) 
 	o.mu.Lock()
 	delete(o.unsaved[s], name)
 	o.mu.Unlock()
-	if o.dir == "" {
+	if o.table == nil {
 		return one, nil
 	}
 	return one, o.change(s, func(servers map[string]*serverBinding) error {
@@ -300,10 +317,10 @@ func (o *sessionServers) forget(s Session) error {
 	defer o.mu.Unlock()
 	delete(o.unsaved, s)
 	delete(o.read, s)
-	if o.dir == "" {
+	if o.table == nil {
 		return nil
 	}
-	if err := os.Remove(o.path(s)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := o.table.Delete(context.Background(), documentOf(s), table.Any); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil
@@ -311,7 +328,7 @@ func (o *sessionServers) forget(s Session) error {
 
 func (o *sessionServers) copyTo(from, to Session) error {
 	o.mu.Lock()
-	kept, err := o.keptLocked(from)
+	kept, _, err := o.keptLocked(context.Background(), from)
 	fleeting := map[string]*serverBinding{}
 	for name, one := range o.unsaved[from] {
 		fleeting[name] = o.broker.newOwn(one.Definition, &to)
@@ -323,7 +340,7 @@ func (o *sessionServers) copyTo(from, to Session) error {
 		}
 	}
 	o.mu.Unlock()
-	if err != nil || o.dir == "" {
+	if err != nil || o.table == nil {
 		return err
 	}
 	return o.change(to, func(servers map[string]*serverBinding) error {
