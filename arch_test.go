@@ -66,7 +66,7 @@ var mayImport = map[string][]string{
 	"internal/jsonbound":                   {},
 	"internal/microsandbox":                {"internal/fault", "internal/jsonbound", "internal/membudget", "internal/sandbox", "internal/session"},
 	"internal/mcpserver":                   {"internal/approval", "internal/bindings/broker", "internal/bindings/catalog", "internal/bindings/stub", "internal/bindings/upstream", "internal/fault", "internal/helper", "internal/mcpserver/execution", "internal/mcpserver/transport", "internal/textsafe", "internal/membudget", "internal/microsandbox", "internal/pkgproxy", "internal/pkgproxy/install", "internal/picture", "internal/sandbox", "internal/session", "internal/skill", "internal/telemetry", "internal/workspace"},
-	"internal/mcpserver/execution":         {"internal/approval", "internal/blob", "internal/fault", "internal/lock", "internal/sandbox", "internal/session", "internal/textsafe"},
+	"internal/mcpserver/execution":         {"internal/approval", "internal/blob", "internal/fault", "internal/lock", "internal/sandbox", "internal/session", "internal/table", "internal/textsafe"},
 	"internal/mcpserver/transport":         {"internal/approval", "internal/fault", "internal/jsonbound", "internal/mcpserver/execution", "internal/membudget", "internal/session", "internal/textsafe"},
 	"internal/pkgproxy":                    {"internal/archive", "internal/egress", "internal/fault", "internal/helper", "internal/limit", "internal/lock", "internal/membudget", "internal/iolimit"},
 	"internal/pkgproxy/pkgproxytest":       {"internal/sandbox/sandboxtest", "tests/mcp/suite"},

@@ -53,6 +53,9 @@ type FolderConfig struct {
 	// Document reports whether a name is a document's, of those in the folder; nil: what
 	// does not begin with a dot and is not "lock".
 	Document func(name string) bool
+	// Unlocked has no locks: each document is written by one process, whose revision is
+	// compared without one.
+	Unlocked bool
 	// Lock names the lock file of a document, below Dir; nil: "lock". Timeout is how long
 	// it is tried for; zero: 5 s. Brief has the file removed with the lock. Before, where
 	// it is not nil, is called before the lock is taken. Locked makes another error of the
@@ -205,7 +208,9 @@ func (f *Folder) Put(ctx context.Context, name string, data []byte, was Revision
 		}
 	default:
 		err = f.held(ctx, name, func() error {
-			if err := f.expect(ctx, name, was); err != nil {
+			if err := f.expect(ctx, name, was); errors.Is(err, fs.ErrNotExist) {
+				return ErrChanged
+			} else if err != nil {
 				return err
 			}
 			return f.config.Write(f.path(name), data)
@@ -292,7 +297,7 @@ func (f *Folder) lockOf(name string) string {
 
 // held calls do under a document's lock, which the context may have already.
 func (f *Folder) held(ctx context.Context, name string, do func() error) error {
-	if ctx.Value(holding{f.lockOf(name)}) != nil {
+	if f.config.Unlocked || ctx.Value(holding{f.lockOf(name)}) != nil {
 		return do()
 	}
 	return f.Alone(ctx, name, func(context.Context) error { return do() })
@@ -301,6 +306,9 @@ func (f *Folder) held(ctx context.Context, name string, do func() error) error {
 // Alone implements [Holder]. A context that has an end before the timeout bounds how long
 // the lock is tried for. An error of the lock is what Locked makes of it.
 func (f *Folder) Alone(ctx context.Context, name string, do func(context.Context) error) error {
+	if f.config.Unlocked {
+		return do(ctx)
+	}
 	path := f.lockOf(name)
 	if f.config.Before != nil {
 		if err := f.config.Before(name); err != nil {

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -18,10 +17,9 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
-	"paddock/internal/blob"
 	"paddock/internal/fault"
-	"paddock/internal/lock"
 	"paddock/internal/session"
+	"paddock/internal/table"
 )
 
 const (
@@ -35,17 +33,6 @@ const (
 	mostTasks     = 200
 	mostTaskBytes = 64 << 20
 )
-
-// taskLock begins the names of processes' locks, and goes on with the process's name. One
-// is held while its process lives.
-const taskLock = "lock-"
-
-// oldTemp begins the names of files that an earlier version of paddock was writing.
-const oldTemp = "new-"
-
-// writingTime is longer than it takes to write a task: a file that is still being written
-// then is one that was left behind.
-const writingTime = time.Hour
 
 // The states of a task.
 const (
@@ -61,32 +48,42 @@ var (
 )
 
 // Tasks are the calls that took longer than their clients waited for (the
-// extension io.modelcontextprotocol/tasks). Each is a file: a task that a client
-// has heard of is there after a restart, with its result or as one that failed.
+// extension io.modelcontextprotocol/tasks). Each is a document of a table: a task that a
+// client has heard of is there after a restart, with its result or as one that failed.
 // It is safe for concurrent use.
 type Tasks struct {
-	dir string
-	log *slog.Logger
-	ctx context.Context // what runs is cancelled at its end
+	table table.Table
+	log   *slog.Logger
+	ctx   context.Context // what runs is cancelled at its end
 
-	writer  string         // this process's name in records
-	unlock  func()         // lets go of writer's lock
+	writer  Writer
 	running sync.WaitGroup // those that have not settled
 
-	mu   sync.Mutex // guards what follows, and the files
+	mu   sync.Mutex // guards what follows, and the documents
 	byID map[string]*task
 }
 
-// task is one of them. The result is in its file alone.
+// Writer is who runs tasks: this process, among those that share a table.
+type Writer struct {
+	// Name is its name in records, which it has for as long as it lives.
+	Name string
+	// Dead reports whether another one has ended: what ran in it has failed.
+	Dead func(name string) bool
+	// Close is called when all has settled; nil: nothing is.
+	Close func()
+}
+
+// task is one of them. The result is in its document alone.
 type task struct {
 	taskRecord
+	revision  table.Revision
 	cancel    context.CancelCauseFunc // nil: it has ended
 	cancelled bool
-	bytes     int64          // of its file
+	bytes     int64          // of its document
 	asks      *TaskQuestions // what it asks while it runs; nil: nothing
 }
 
-// taskRecord is a task's file.
+// taskRecord is a task's document.
 type taskRecord struct {
 	ID      string          `json:"id"`
 	Owner   session.Owner   `json:"owner"`
@@ -112,37 +109,52 @@ func OpenTasks(ctx context.Context, dir string, log *slog.Logger) (*Tasks, error
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making the tasks' folder: %w", err)
 	}
-	t := &Tasks{dir: dir, log: log, ctx: ctx, byID: map[string]*task{}, writer: rand.Text()}
-	var err error
-	if t.unlock, err = lock.Try(t.lockOf(t.writer), os.O_CREATE|os.O_RDWR); err != nil || t.unlock == nil {
-		return nil, fault.New(fault.Unavailable, "the tasks' folder cannot be used").WithHint("check that %s can be written", dir).WithCause(err)
+	w, err := newTaskWriter(dir)
+	if err != nil {
+		return nil, err
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, fmt.Errorf("reading the tasks: %w", err)
 	}
 	for _, e := range entries {
-		id, ok := strings.CutSuffix(e.Name(), ".json")
-		if !ok || !taskID.MatchString(id) {
-			t.removeLeft(e)
+		if !isTask(e.Name()) {
+			w.removeLeft(e)
+		}
+	}
+	in := table.NewFolder(table.FolderConfig{Dir: dir, Document: isTask, Unlocked: true, Most: 2 * mostTaskBytes})
+	return TasksIn(ctx, in, Writer{Name: w.name, Dead: w.dead, Close: w.close}, log)
+}
+
+// TasksIn is [OpenTasks] for a table.
+func TasksIn(ctx context.Context, in table.Table, w Writer, log *slog.Logger) (*Tasks, error) {
+	t := &Tasks{table: in, log: log, ctx: ctx, byID: map[string]*task{}, writer: w}
+	names, err := in.Names(ctx, "")
+	if err != nil {
+		return nil, fmt.Errorf("reading the tasks: %w", err)
+	}
+	for _, name := range names {
+		if !isTask(name) {
 			continue
 		}
+		id := strings.TrimSuffix(name, taskEnd)
 		k := &task{}
-		if k.taskRecord, err = t.read(id); err != nil || k.ID != id {
+		d, err := t.read(id, &k.taskRecord)
+		if err != nil || k.ID != id {
 			log.Warn("a task cannot be read", "task", id, "cause", err)
 			continue
 		}
-		if k.Status == taskWorking && !t.dead(k.Writer) {
+		if k.Status == taskWorking && !w.Dead(k.Writer) {
 			continue
 		}
-		k.Result = nil
+		k.Result, k.revision, k.bytes = nil, d.Revision, int64(len(d.Data))
 		t.byID[id] = k
-		if info, err := e.Info(); err == nil {
-			k.bytes = info.Size()
-		}
 		if k.Status == taskWorking {
 			k.Error = &taskError{jsonrpc.CodeInternalError, "paddock ended while it ran; the session is as the last finished run left it"}
-			if err := t.settle(k, taskFailed, nil); err != nil {
+			err := t.settle(k, taskFailed, nil)
+			if errors.Is(err, table.ErrChanged) {
+				delete(t.byID, id) // another has settled it
+			} else if err != nil {
 				log.Warn("a task cannot be written", "task", id, "cause", err)
 			}
 		}
@@ -150,44 +162,13 @@ func OpenTasks(ctx context.Context, dir string, log *slog.Logger) (*Tasks, error
 	return t, nil
 }
 
-// removeLeft removes a file that is not a task, if its process has ended.
-func (t *Tasks) removeLeft(e fs.DirEntry) {
-	writer, locks := strings.CutPrefix(e.Name(), taskLock)
-	if locks && taskID.MatchString(writer) {
-		t.dead(writer) // removes it
-		return
-	}
-	temp := locks || strings.HasPrefix(e.Name(), blob.TempPrefix) || strings.HasPrefix(e.Name(), oldTemp)
-	if info, err := e.Info(); err == nil && temp && time.Since(info.ModTime()) > writingTime {
-		_ = os.Remove(filepath.Join(t.dir, e.Name())) // the next process does it too
-	}
-}
-
-func (t *Tasks) lockOf(writer string) string { return filepath.Join(t.dir, taskLock+writer) }
-
-// dead reports whether a process has ended: its lock can be had. The lock's file goes.
-func (t *Tasks) dead(writer string) bool {
-	if writer == t.writer {
-		return false
-	}
-	if !taskID.MatchString(writer) {
-		return true
-	}
-	unlock, err := lock.Try(t.lockOf(writer), os.O_CREATE|os.O_RDWR)
-	if err != nil || unlock == nil {
-		return false
-	}
-	unlock()
-	_ = os.Remove(t.lockOf(writer)) // each name is one process's
-	return true
-}
-
 // Close waits for what runs, which the end of the context stops, and lets go of what shows
 // that this process lives.
 func (t *Tasks) Close() {
 	t.running.Wait()
-	t.unlock()
-	_ = os.Remove(t.lockOf(t.writer)) // the next process does it too
+	if t.writer.Close != nil {
+		t.writer.Close()
+	}
 }
 
 // Create makes a task of a call that runs: result waits for its result, as JSON, and asks
@@ -195,13 +176,13 @@ func (t *Tasks) Close() {
 // task is on disk.
 func (t *Tasks) Create(owner session.Owner, tool string, cancel context.CancelCauseFunc, result func() json.RawMessage, asks *TaskQuestions) (map[string]any, error) {
 	now := time.Now().UTC().Truncate(time.Millisecond)
-	k := &task{taskRecord: taskRecord{ID: rand.Text(), Owner: owner, Writer: t.writer, Tool: tool, Status: taskWorking, Created: now, Updated: now}, cancel: cancel, asks: asks}
+	k := &task{taskRecord: taskRecord{ID: rand.Text(), Owner: owner, Writer: t.writer.Name, Tool: tool, Status: taskWorking, Created: now, Updated: now}, cancel: cancel, asks: asks}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if err := t.makeRoom(owner, now); err != nil {
 		return nil, err
 	}
-	if err := t.write(k.taskRecord); err != nil {
+	if err := t.write(k, k.taskRecord); err != nil {
 		return nil, fault.New(fault.Unavailable, "the task cannot be kept").WithCause(err)
 	}
 	t.byID[k.ID] = k
@@ -228,6 +209,7 @@ func (t *Tasks) follow(k *task, result func() json.RawMessage) {
 	if err := t.settle(k, status, res); err != nil {
 		t.log.Error("a task's result cannot be kept", "task", k.ID, "cause", err)
 		k.Status, k.Error = taskFailed, &taskError{jsonrpc.CodeInternalError, "the result could not be kept"}
+		_ = t.write(k, k.taskRecord) // it may be the result that is too large
 	}
 }
 
@@ -238,7 +220,7 @@ func (t *Tasks) settle(k *task, status string, result json.RawMessage) error {
 	record.Result = result
 	k.bytes = int64(len(record.Result))
 	t.fit(k)
-	return t.write(record)
+	return t.write(k, record)
 }
 
 // fit forgets the oldest ended tasks of k's owner that are too many bytes with
@@ -303,28 +285,38 @@ func (t *Tasks) makeRoom(owner session.Owner, now time.Time) error {
 
 func (t *Tasks) forget(k *task) {
 	delete(t.byID, k.ID)
-	if err := os.Remove(t.path(k.ID)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := t.table.Delete(context.Background(), k.ID+taskEnd, table.Any); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		t.log.Warn("a task cannot be removed", "task", k.ID, "cause", err)
 	}
 }
 
-func (t *Tasks) path(id string) string { return filepath.Join(t.dir, id+".json") }
+const taskEnd = ".json"
 
-func (t *Tasks) read(id string) (r taskRecord, err error) {
-	data, err := os.ReadFile(t.path(id))
-	if err == nil {
-		err = json.Unmarshal(data, &r)
-	}
-	return r, err
+// isTask reports whether a document is a task.
+func isTask(name string) bool {
+	id, ok := strings.CutSuffix(name, taskEnd)
+	return ok && taskID.MatchString(id)
 }
 
-// write puts a record in place, whole or not at all.
-func (t *Tasks) write(r taskRecord) error {
+func (t *Tasks) read(id string, r *taskRecord) (table.Document, error) {
+	d, err := t.table.Get(context.Background(), id+taskEnd, table.None)
+	if err == nil {
+		err = json.Unmarshal(d.Data, r)
+	}
+	return d, err
+}
+
+// write puts a task's record in place, whole or not at all.
+func (t *Tasks) write(k *task, r taskRecord) error {
 	data, err := json.Marshal(r)
 	if err != nil {
 		return fmt.Errorf("encoding a task: %w", err)
 	}
-	return blob.WriteFile(blob.OS, t.path(r.ID), data)
+	revision, err := t.table.Put(context.Background(), r.ID+taskEnd, data, k.revision)
+	if err == nil {
+		k.revision = revision
+	}
+	return err
 }
 
 // fields are what every answer about a task holds.
@@ -381,8 +373,9 @@ func noTask() *jsonrpc.Error {
 func (t *Tasks) findLocked(owner session.Owner, id string) *task {
 	k := t.byID[id]
 	if k == nil && taskID.MatchString(id) {
-		if r, err := t.read(id); err == nil && r.ID == id {
-			k = &task{taskRecord: r}
+		other := &task{}
+		if _, err := t.read(id, &other.taskRecord); err == nil && other.ID == id {
+			k = other
 		}
 	}
 	if k == nil || k.Owner != owner {
@@ -398,8 +391,8 @@ func (t *Tasks) getLocked(k *task) (map[string]any, *jsonrpc.Error) {
 	case taskWorking:
 		k.asks.describe(res)
 	case taskCompleted:
-		record, err := t.read(k.ID)
-		if err != nil {
+		var record taskRecord
+		if _, err := t.read(k.ID, &record); err != nil {
 			t.log.Error("a task's result cannot be read", "task", k.ID, "cause", err)
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the task's result cannot be read"}
 		}

@@ -199,7 +199,12 @@ func (t *Table) Delete(ctx context.Context, name string, was table.Revision) err
 		return table.ErrChanged // there is nothing of that revision to remove
 	}
 	m := &nats.Msg{Subject: t.prefix + key, Header: nats.Header{operation: {opDelete}}}
-	_, err = t.write(ctx, key, m, was)
+	if _, err = t.write(ctx, key, m, was); !errors.Is(err, table.ErrChanged) {
+		return err
+	}
+	if _, _, gone := t.last(ctx, key); errors.Is(gone, fs.ErrNotExist) {
+		return named(gone, name)
+	}
 	return err
 }
 

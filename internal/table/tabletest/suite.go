@@ -122,6 +122,12 @@ func testDelete(t *testing.T, one, again table.Table) {
 		if err := again.Delete(t.Context(), name, table.Any); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("it can be removed twice: %v", err)
 		}
+		if err := again.Delete(t.Context(), name, r); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("by its revision it can be removed twice: %v", err)
+		}
+		if _, err := one.Put(t.Context(), name, nil, r); !errors.Is(err, table.ErrChanged) {
+			t.Errorf("by the revision of what was removed it was made: %v", err)
+		}
 		r = put(t, one, name, "2", table.None)
 		if _, err := again.Put(t.Context(), name, []byte("3"), table.None); !errors.Is(err, table.ErrChanged) {
 			t.Errorf("it was made although it is there again: %v", err)
