@@ -22,7 +22,7 @@ var mayImport = map[string][]string{
 	"internal/sessionfile":                 {"internal/blob", "internal/fault", "internal/history", "internal/workspace", "internal/iolimit"},
 	"internal/sessionfile/sessionfiletest": {},
 	"internal/audit":                       {"internal/auth", "internal/fault", "internal/telemetry", "internal/textsafe"},
-	"internal/approval":                    {"internal/blob", "internal/fault", "internal/lock"},
+	"internal/approval":                    {"internal/blob", "internal/fault", "internal/lock", "internal/table"},
 	"internal/auth":                        {"internal/fault", "internal/table", "internal/lock", "internal/atomicfile", "internal/textsafe", "internal/privatefile", "internal/iolimit", "internal/localhost"},
 	"internal/atomicfile":                  {},
 	"internal/bindings":                    {},

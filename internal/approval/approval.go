@@ -1,7 +1,7 @@
 // Package approval keeps what a person has to decide before a tool is called: who
 // asked for what, and what became of it.
 //
-// An approval is one file below the state folder. It is for one call, by the call's
+// An approval is one file below the state folder, or one document of a cluster's table. It is for one call, by the call's
 // place in its run ([Key]), and for exactly the server, the tool and the arguments that
 // it was asked for ([Call]): whoever asks again finds the same one, also after a
 // restart, and nothing else is covered by it. It is decided once, by whoever is first,
@@ -10,12 +10,15 @@
 // Several processes may share the folder. Each owner's part of it has a lock, which
 // dies with its process; a file is replaced whole, and synced before anybody is told.
 // What is waited for in one process and decided in another is seen within two seconds.
+// In a cluster's table there is no lock: each change of an approval needs the revision that
+// was read.
 package approval
 
 import (
 	"bytes"
 	"crypto/rand"
 	"crypto/sha256"
+	"encoding/base32"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -110,6 +113,12 @@ var idPattern = regexp.MustCompile(`^ap-[a-z2-7]{26}$`)
 
 // newID gives a name that nobody can guess.
 func newID() string { return "ap-" + strings.ToLower(rand.Text()) }
+
+// idOf gives the name of the approval at a place, the same each time.
+func idOf(k Key) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "approval %d:%s %s", len(k.Owner), k.Owner, k.place()))
+	return "ap-" + strings.ToLower(base32.StdEncoding.EncodeToString(sum[:]))[:26]
+}
 
 // place is the key's part of a file's name. The owner is that of the folder.
 func (k Key) place() string {

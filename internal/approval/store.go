@@ -7,13 +7,13 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
 
 	"paddock/internal/blob"
 	"paddock/internal/fault"
+	"paddock/internal/table"
 )
 
 // Options set a Store up. The zero Options are those of [Open].
@@ -39,41 +39,46 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// Store is the approvals of a state folder. It is safe for concurrent use, also by
-// several processes, and there is nothing to close.
+// Store is the approvals of a state folder, or of a cluster. It is safe for concurrent use,
+// also by several processes, and there is nothing to close.
 type Store struct {
-	dir     string
+	dir     string // empty: they are in no folder
+	table   table.Table
 	options Options
 
 	using sync.Mutex // held while this process is at the files; locks between processes are tried in steps
-
-	mu      sync.Mutex // guards what follows
-	changed chan struct{}
 }
 
 const (
 	lockFile    = "lock"
 	lockTimeout = 10 * time.Second
-	// soon and seldom bound how long it takes to see what another process decided.
-	soon   = 50 * time.Millisecond
-	seldom = 2 * time.Second
+	// again is when it is tried again to watch approvals that could not be.
+	again = 2 * time.Second
 )
 
 // Open gives the approvals that are kept in dir, which is made when somebody asks for
 // the first one.
 func Open(dir string, o Options) *Store {
-	o.TTL, o.Pending = cmp.Or(o.TTL, 24*time.Hour), cmp.Or(o.Pending, 100)
-	o.Keep, o.Kept = cmp.Or(o.Keep, 30*24*time.Hour), cmp.Or(o.Kept, 1000)
 	if o.Files == nil {
 		o.Files = blob.OS
 	}
+	s := In(folderOf(dir, o.Files), o)
+	s.dir = dir
+	return s
+}
+
+// In gives the approvals of a table, one in a document. There a change may be recorded that
+// another one, elsewhere, was faster than.
+func In(t table.Table, o Options) *Store {
+	o.TTL, o.Pending = cmp.Or(o.TTL, 24*time.Hour), cmp.Or(o.Pending, 100)
+	o.Keep, o.Kept = cmp.Or(o.Keep, 30*24*time.Hour), cmp.Or(o.Kept, 1000)
 	if o.Now == nil {
 		o.Now = time.Now
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Store{dir: dir, options: o, changed: make(chan struct{})}
+	return &Store{table: t, options: o}
 }
 
 // Request gives the approval at a call's place, and makes it where there is none.
@@ -87,13 +92,13 @@ func (s *Store) Request(ctx context.Context, r Request) (made Approval, err erro
 		return Approval{}, err
 	}
 	folder := ownerFolder(r.Owner)
-	if err := blob.MakeFolder(s.options.Files, filepath.Join(s.dir, folder)); err != nil {
+	if err := table.Make(s.table, folder); err != nil {
 		return Approval{}, err
 	}
-	err = s.locked(folder, func() error {
-		f, err := s.find(folder, func(n name) bool { return n.place == r.place() })
+	err = s.locked(folder, func(held context.Context) error {
+		n, err := s.find(held, folder, func(n name) bool { return n.place == r.place() })
 		if err == nil {
-			if made, err = s.read(f); err == nil && !made.Call.same(r.Call) {
+			if made, _, err = s.read(held, n); err == nil && !made.Call.same(r.Call) {
 				err = fault.New(fault.Denied, "another call was asked for at this point of the program").
 					WithHint("run the program again from its beginning")
 			}
@@ -102,30 +107,53 @@ func (s *Store) Request(ctx context.Context, r Request) (made Approval, err erro
 		if fault.KindOf(err) != fault.NotFound {
 			return err
 		}
-		if err := s.makeRoom(folder); err != nil {
+		if err := s.makeRoom(held, folder); err != nil {
 			return err
 		}
 		now := s.now()
 		made = Approval{
-			ID: newID(), Key: r.Key, Call: r.Call, Description: cut(r.Description, maxDescription), ArgumentsDigest: r.Digest(),
+			ID: s.newID(r.Key), Key: r.Key, Call: r.Call, Description: cut(r.Description, maxDescription), ArgumentsDigest: r.Digest(),
 			State: Pending, Created: now, Expires: now.Add(s.options.TTL),
 		}
-		return s.put(ctx, made)
+		return s.put(ctx, held, made, table.None)
 	})
 	return made, err
+}
+
+// newID gives the ID of a place's approval. Where several may make it at once, without a
+// lock, it is the same for all of them: so there is one.
+func (s *Store) newID(k Key) string {
+	if s.dir == "" {
+		return idOf(k)
+	}
+	return newID()
 }
 
 // Wait gives an approval once it is not pending any more, of several the first that is
 // found so, or ctx's cause when that ends before.
 func (s *Store) Wait(ctx context.Context, owner string, ids ...string) (a Approval, err error) {
-	for pause := soon; ; pause = min(pause*3/2, seldom) {
-		changed := s.change()
-		until := pause
+	watched, stop := context.WithCancel(ctx)
+	changed := make(chan struct{}, 1)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer stop()
+	for first := true; ; first = false {
+		until := s.options.TTL
 		for _, id := range ids {
 			if a, err = s.Get(owner, id); err != nil || a.State != Pending {
 				return a, err
 			}
 			until = min(until, max(a.Expires.Sub(s.now()), time.Millisecond))
+		}
+		if first {
+			watching.Go(func() {
+				s.watch(watched, ownerFolder(owner), func(string) {
+					select {
+					case changed <- struct{}{}:
+					default:
+					}
+				})
+			})
 		}
 		timer := time.NewTimer(until)
 		select {
@@ -222,14 +250,23 @@ func (a Approval) Refusal() error {
 // or with an empty one of all of a session. It tells how many there were.
 func (s *Store) Withdraw(ctx context.Context, owner, session, execution string) (n int, err error) {
 	folder := ownerFolder(owner)
-	err = s.locked(folder, func() error {
-		all, err := s.list(folder)
-		for _, a := range all {
+	err = s.locked(folder, func(held context.Context) error {
+		names, err := s.names(held, folder)
+		for _, at := range names {
+			a, was, failed := s.read(held, at)
+			if failed != nil {
+				s.warn(at, failed)
+				continue
+			}
 			if a.Session != session || execution != "" && a.Execution != execution || !a.State.Open() {
 				continue
 			}
-			a.State, n = Withdrawn, n+1
-			err = errors.Join(err, s.put(ctx, a))
+			a.State = Withdrawn
+			failed = s.put(ctx, held, a, was)
+			if errors.Is(failed, table.ErrChanged) {
+				return failed // from the beginning: those that were withdrawn are not open any more
+			}
+			n, err = n+1, errors.Join(err, failed)
 		}
 		return err
 	})
@@ -290,17 +327,3 @@ func earlier(a, b Approval) int { return a.Created.Compare(b.Created) }
 
 // now is a moment as records have it.
 func (s *Store) now() time.Time { return s.options.Now().UTC().Truncate(time.Millisecond) }
-
-// change gives what is closed at the next change in this process.
-func (s *Store) change() <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.changed
-}
-
-func (s *Store) notify() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	close(s.changed)
-	s.changed = make(chan struct{})
-}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"maps"
 	"path"
+	"slices"
 	"time"
 )
 
@@ -105,8 +107,8 @@ func (w *watching) list(folder string, d *watchedDir) error {
 	}
 	was := d.files
 	d.files, d.subs = files, subs
-	for name, info := range files {
-		if old := was[name]; old == nil || !same(old, info) {
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if old := was[name]; old == nil || !same(old, files[name]) {
 			w.told(name)
 		}
 	}
