@@ -46,7 +46,7 @@ type base struct {
 	previews  *previews
 	skills    *Skills
 	telemetry *telemetry.Telemetry
-	gate      *limit.Gate // of requests and executions
+	gate      gate // of requests and executions
 	memory    *membudget.Budget
 }
 
@@ -122,7 +122,7 @@ func (env *Env) openBase() (_ *base, err error) {
 		return nil, err
 	}
 	b.Helpers = helpers
-	gate, err := newGate(env.Config)
+	shares, err := newGate(env.Config)
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +147,7 @@ func (env *Env) openBase() (_ *base, err error) {
 	if b.skills, err = env.NewSkills(helpers); err != nil {
 		return nil, err
 	}
-	b.memory, b.gate = memory, gate
+	b.memory, b.gate = memory, shares
 	b.approvals, b.previews = env.newApprovals(log), env.newPreviews()
 	return b, nil
 }

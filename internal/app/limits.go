@@ -9,6 +9,24 @@ import (
 	"paddock/internal/session"
 )
 
+// gate decides what clients may do now, by their names. A [limit.Gate] does for one process;
+// where several machines share, another one asks the client's home, and bounds by itself how
+// long it waits for that. It is safe for concurrent use.
+type gate interface {
+	// Request counts one request of a client; a fault.Exhausted says when the next may be made.
+	Request(client string) error
+	// Hold and Listen take a request, or a stream, in hand until release is called. They do
+	// not wait for others to let theirs go.
+	Hold(client string) (release func(), err error)
+	Listen(client string) (release func(), err error)
+	// Enter waits until one more program of a client may run; leave says that it has ended.
+	Enter(ctx context.Context, client string) (leave func(), err error)
+	// Load is what this process has in hand.
+	Load() limit.Load
+}
+
+var _ gate = (*limit.Gate)(nil)
+
 // newGate makes what shares this process out among its clients.
 func newGate(c *config.Config) (*limit.Gate, error) {
 	l := c.Limits
