@@ -100,7 +100,7 @@ var mayImport = map[string][]string{
 	"internal/sessionstore":                {"internal/atomicfile", "internal/blob", "internal/commitlog", "internal/checkpoint", "internal/fault", "internal/history", "internal/lock", "internal/quota", "internal/store", "internal/workspace"},
 	"internal/session/sessiontest":         {"internal/sandbox", "internal/session"},
 	"internal/setup":                       {"internal/fault", "internal/atomicfile"},
-	"internal/skill":                       {"internal/bindings", "internal/bindings/catalog", "internal/bindings/stub", "internal/blob", "internal/archive", "internal/egress", "internal/fault", "internal/helper", "internal/iolimit", "internal/linkfarm", "internal/lock", "internal/sandbox/typescript", "internal/textsafe", "internal/workspace"},
+	"internal/skill":                       {"internal/bindings", "internal/bindings/catalog", "internal/bindings/stub", "internal/blob", "internal/archive", "internal/egress", "internal/fault", "internal/helper", "internal/iolimit", "internal/linkfarm", "internal/lock", "internal/sandbox/typescript", "internal/table", "internal/textsafe", "internal/workspace"},
 	"internal/share":                       {},
 	"internal/store":                       {"internal/fault", "internal/lock"},
 	"internal/table":                       {"internal/blob", "internal/iolimit", "internal/lock"},

@@ -2,7 +2,6 @@ package skill
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -54,14 +53,9 @@ func digestOfShown(name string) string {
 	return digestPrefix + digits
 }
 
-// renew says that an owner's skills are about to change. The lock is held.
-func (s *Store) renew(owner string) error {
-	return blob.WriteFile(s.config.Files, filepath.Join(s.folder(owner, ""), generationFile), []byte(rand.Text()))
-}
-
 // generation is another text when what an owner's sessions see is to be another one.
 func (s *Store) generation(owner string) (string, error) {
-	data, err := s.read(filepath.Join(s.folder(owner, ""), generationFile), 100)
+	data, _, err := s.document(context.Background(), ownerName(owner)+"/"+generationFile)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", blob.Explain(err, "looking at the skills")
 	}

@@ -1,6 +1,7 @@
 package skill
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"paddock/internal/fault"
 	"paddock/internal/iolimit"
 	"paddock/internal/linkfarm"
+	"paddock/internal/table"
 )
 
 const (
@@ -96,7 +98,7 @@ func (s *Store) record(owner, name string) (*Record, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
 	}
-	data, err := s.read(filepath.Join(s.folder(owner, recordsFolder), name+".json"), maxRecord)
+	data, _, err := s.document(context.Background(), s.documentOf(owner, recordsFolder, name))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, errNone(name)
@@ -157,47 +159,38 @@ func (s *Store) readTree(dir string, infos []FileInfo) (Folder, error) {
 }
 
 // counts reads what is counted; what cannot be read is nothing.
-func (s *Store) counts(owner, name string) (c Counts) {
-	data, err := s.read(s.countsFile(owner, name), maxRecord)
-	if err == nil && json.Unmarshal(data, &c) != nil {
-		c = Counts{}
-	}
+func (s *Store) counts(owner, name string) Counts {
+	c, _ := s.counted(context.Background(), owner, name)
 	return c
 }
 
-func (s *Store) countsFile(owner, name string) string {
-	return filepath.Join(s.folder(owner, countsFolder), name+".json")
+func (s *Store) counted(ctx context.Context, owner, name string) (c Counts, was table.Revision) {
+	data, was, err := s.document(ctx, s.documentOf(owner, countsFolder, name))
+	if err != nil || json.Unmarshal(data, &c) != nil {
+		c = Counts{}
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		was = table.Any
+	}
+	return c, was
 }
 
-func (s *Store) writeRecord(owner string, r *Record) error {
-	return s.writeJSON(s.folder(owner, recordsFolder), r.Name, r)
-}
-
-// writeJSON replaces a file, durably.
-func (s *Store) writeJSON(dir, name string, v any) error {
-	data, err := json.Marshal(v)
+func (s *Store) writeRecord(ctx context.Context, owner string, r *Record, was table.Revision) error {
+	data, err := json.Marshal(r)
 	if err != nil {
 		return fmt.Errorf("writing about a skill: %w", err)
 	}
-	if err := blob.MakeFolder(s.config.Files, dir); err != nil {
-		return err
-	}
-	return blob.WriteFile(s.config.Files, filepath.Join(dir, name+".json"), data)
+	_, err = s.config.Table.Put(ctx, s.documentOf(owner, recordsFolder, r.Name), data, was)
+	return blob.Explain(err, "keeping a skill")
 }
 
 // writeCounts replaces what is counted, and waits for no disk. The lock is held.
-func (s *Store) writeCounts(owner, name string, c Counts) error {
+func (s *Store) writeCounts(ctx context.Context, owner, name string, c Counts, was table.Revision) error {
 	data, err := json.Marshal(c)
+	if err == nil {
+		_, err = s.config.Table.Put(ctx, s.documentOf(owner, countsFolder, name), data, was)
+	}
 	if err != nil {
-		return fmt.Errorf("counting a use of a skill: %w", err)
-	}
-	file := s.countsFile(owner, name)
-	if _, err := s.config.Files.Stat(filepath.Dir(file)); err != nil {
-		if err := blob.MakeFolder(s.config.Files, filepath.Dir(file)); err != nil {
-			return err
-		}
-	}
-	if err := (linkfarm.Disk{Files: s.config.Files}).Put(file, data); err != nil {
 		return fmt.Errorf("counting a use of a skill: %w", err)
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"maps"
 	"net/http"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,6 +21,7 @@ import (
 	"paddock/internal/helper"
 	"paddock/internal/linkfarm"
 	"paddock/internal/lock"
+	"paddock/internal/table"
 	"paddock/internal/textsafe"
 )
 
@@ -30,6 +32,9 @@ type Config struct {
 	Dir string
 	// Files is the disk; nil: the operating system's.
 	Files blob.Files
+	// Table is where records, counts and generations are; nil: in Dir, as documents of the
+	// names that they have there. The trees that records name are in Dir in any case.
+	Table table.Table
 	// Transport is what skills are fetched by, typically egress's; nil: nothing is
 	// fetched, only folders and what models write are installed.
 	Transport http.RoundTripper
@@ -86,6 +91,9 @@ func NewStore(c Config) *Store {
 	}
 	c.Skills = cmp.Or(c.Skills, 500)
 	c.Limits = c.Limits.withDefaults()
+	if c.Table == nil {
+		c.Table = documentsIn(c.Dir, c.Files)
+	}
 	return &Store{config: c, fetcher: fetcher{transport: c.Transport, github: c.GitHub, limits: c.Limits, helpers: c.Helpers}}
 }
 
@@ -176,6 +184,23 @@ func (s *Store) keep(ctx context.Context, owner string, checked *Skill, from Pro
 		return nil, err
 	}
 	defer unlock()
+	var kept *Result
+	err = table.Alone(ctx, s.config.Table, s.documentOf(owner, recordsFolder, checked.Name), func(ctx context.Context) error {
+		kept, err = s.keepLocked(ctx, owner, checked, from)
+		return err
+	})
+	if err == nil {
+		_ = s.sweep(owner) // the next one will have to do it
+	}
+	return kept, err
+}
+
+// keepLocked is keep where the lock is held.
+func (s *Store) keepLocked(ctx context.Context, owner string, checked *Skill, from Provenance) (*Result, error) {
+	was, err := s.revision(ctx, owner, checked.Name)
+	if err != nil {
+		return nil, err
+	}
 	from.At = s.config.Now().UTC()
 	fresh := recordOf(checked, checked.Folder.Digest(), from)
 	var changed *Diff
@@ -205,13 +230,10 @@ func (s *Store) keep(ctx context.Context, owner string, checked *Skill, from Pro
 	if err := s.writeTree(owner, fresh.Digest, checked.Folder); err != nil {
 		return nil, err
 	}
-	if err := s.renew(owner); err != nil {
+	err = s.changing(ctx, owner, func() error { return s.writeRecord(ctx, owner, fresh, was) })
+	if err != nil {
 		return nil, err
 	}
-	if err := s.writeRecord(owner, fresh); err != nil {
-		return nil, err
-	}
-	_ = s.sweep(owner) // the next one will have to do it
 	return &Result{&Installed{*fresh, checked}, changed}, nil
 }
 
@@ -265,13 +287,10 @@ func (s *Store) Remove(owner, name string) error {
 		return err
 	}
 	defer unlock()
-	dir := s.folder(owner, recordsFolder)
-	if err := s.renew(owner); err != nil {
-		return err
-	}
-	if err = s.config.Files.Remove(filepath.Join(dir, name+".json")); err == nil {
-		err = s.config.Files.SyncDir(dir)
-	}
+	ctx := context.Background()
+	err = s.changing(ctx, owner, func() error {
+		return s.config.Table.Delete(ctx, s.documentOf(owner, recordsFolder, name), table.Any)
+	})
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && s.builtin(name) != nil:
 		return fault.New(fault.Denied, "the skill %q is paddock's own", name).WithHint("only what was installed or saved can be removed")
@@ -280,8 +299,8 @@ func (s *Store) Remove(owner, name string) error {
 	case err != nil:
 		return blob.Explain(err, "removing a skill")
 	}
-	_ = s.sweep(owner)                                   // the next one will have to do it
-	_ = s.config.Files.Remove(s.countsFile(owner, name)) // a count of nothing does no harm
+	_ = s.sweep(owner)                                                                 // the next one will have to do it
+	_ = s.config.Table.Delete(ctx, s.documentOf(owner, countsFolder, name), table.Any) // a count of nothing does no harm
 	return nil
 }
 
@@ -344,13 +363,15 @@ func (s *Store) Used(owner, name string, succeeded bool) error {
 	if _, err := s.record(owner, name); err != nil && s.builtin(name) == nil {
 		return err
 	}
-	c := s.counts(owner, name)
-	c.Used++
-	if succeeded {
-		c.Succeeded++
-	}
-	c.Last = s.config.Now().UTC()
-	return s.writeCounts(owner, name, c)
+	return table.Alone(ctx, s.config.Table, s.documentOf(owner, countsFolder, name), func(ctx context.Context) error {
+		c, was := s.counted(ctx, owner, name)
+		c.Used++
+		if succeeded {
+			c.Succeeded++
+		}
+		c.Last = s.config.Now().UTC()
+		return s.writeCounts(ctx, owner, name, c, was)
+	})
 }
 
 // ownerName is what an owner's folder is called, as sessions' are.
@@ -407,13 +428,13 @@ func errBusy(ctx context.Context, err error) error {
 
 // records reads all of an owner's. One that is damaged is left out.
 func (s *Store) records(owner string) ([]Record, error) {
-	entries, err := s.config.Files.ReadDir(s.folder(owner, recordsFolder))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	names, err := s.config.Table.Names(context.Background(), ownerName(owner)+"/"+recordsFolder)
+	if err != nil {
 		return nil, blob.Explain(err, "listing skills")
 	}
 	all := []Record{}
-	for _, e := range entries {
-		name, ok := strings.CutSuffix(e.Name(), ".json")
+	for _, document := range names {
+		name, ok := strings.CutSuffix(path.Base(document), documentEnd)
 		if !ok || checkName(name) != nil {
 			continue
 		}
