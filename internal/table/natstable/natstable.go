@@ -2,12 +2,15 @@
 // JetStream, kept by several servers and synced before a change is answered.
 //
 // The sequence of a document's message is its revision. Documents are read from the
-// stream's leader, as other replicas may lag behind it.
+// stream's leader, as other replicas may lag behind it, and are what was written, by a
+// digest that their message carries.
 package natstable
 
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -122,6 +125,11 @@ func (t *Table) last(ctx context.Context, key string) (d table.Document, m *jets
 	case deleted(m.Header):
 		return d, m, fs.ErrNotExist
 	}
+	if m.Header.Get(digest) != digestOf(m.Data) {
+		return d, m, fault.New(fault.Unavailable, "a document of the cluster's tables is damaged").
+			WithHint("the operator can put a backup of the bucket back; the log says which document it is").
+			WithCause(fmt.Errorf("the message %d of %s is not what was written", m.Sequence, m.Subject))
+	}
 	d = table.Document{Data: m.Data, Revision: table.Revision(m.Sequence), Written: m.Time}
 	if d.Data == nil {
 		d.Data = []byte{}
@@ -129,11 +137,23 @@ func (t *Table) last(ctx context.Context, key string) (d table.Document, m *jets
 	return d, m, nil
 }
 
-// The headers that say what became of a key, as buckets have them.
+// The headers of messages: what became of a key, as buckets have it, and what a document's
+// bytes are.
 const (
 	operation = "KV-Operation"
 	opDelete  = "DEL"
+	digest    = "Paddock-Sha256"
 )
+
+func digestOf(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+// message is what makes data a key's document.
+func (t *Table) message(key string, data []byte) *nats.Msg {
+	return &nats.Msg{Subject: t.prefix + key, Data: data, Header: nats.Header{digest: {digestOf(data)}}}
+}
 
 func deleted(h nats.Header) bool { return h.Get(operation) != "" || h.Get("Nats-Marker-Reason") != "" }
 
@@ -176,7 +196,7 @@ func (t *Table) Put(ctx context.Context, name string, data []byte, was table.Rev
 		return table.None, fault.New(fault.Exhausted, "a document of %d KiB is too large for the cluster's tables", len(data)>>10).
 			WithHint("make it smaller: %d KiB is the most", maxDocument>>10)
 	}
-	return t.write(ctx, key, &nats.Msg{Subject: t.prefix + key, Data: data}, was)
+	return t.write(ctx, key, t.message(key, data), was)
 }
 
 // Delete implements [table.Table].
@@ -241,8 +261,7 @@ func (t *Table) write(ctx context.Context, key string, m *nats.Msg, was table.Re
 		return table.Revision(last.Sequence), nil // it was written, and its answer was lost
 	case was == table.None && d.Revision == table.None && last != nil:
 		// What is there says that a document was deleted, and makes room for another.
-		again := &nats.Msg{Subject: m.Subject, Data: m.Data}
-		return t.write(ctx, key, again, table.Revision(last.Sequence))
+		return t.write(ctx, key, t.message(key, m.Data), table.Revision(last.Sequence))
 	}
 	return table.None, table.ErrChanged
 }

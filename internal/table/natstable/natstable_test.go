@@ -4,6 +4,8 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"paddock/internal/fault"
 	"paddock/internal/table"
 	"paddock/internal/table/natstable"
@@ -46,5 +48,36 @@ func TestWithoutAServerAFaultSaysWhatToDo(t *testing.T) {
 		if fault.KindOf(err) != fault.Unavailable || fault.Of(err).Hint == "" || errors.Is(err, table.ErrChanged) {
 			t.Errorf("it gives %v", err)
 		}
+	}
+}
+
+func TestADamagedDocumentIsRefused(t *testing.T) {
+	conn := tabletest.Server(t)
+	in, err := natstable.Open(t.Context(), conn, natstable.Config{Bucket: "b", Replicas: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := in.Put(t.Context(), "a/b.json", []byte("{}"), table.None); err != nil {
+		t.Fatal(err)
+	}
+	js, err := jetstream.New(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, err := js.KeyValue(t.Context(), "b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := kept.Put(t.Context(), "a.b=2Ejson", []byte("{\"admin\":true}")); err != nil {
+		t.Fatal(err)
+	}
+	if d, err := in.Get(t.Context(), "a/b.json", table.None); fault.KindOf(err) != fault.Unavailable {
+		t.Errorf("it is %q (%v)", d.Data, err)
+	}
+	if _, err := in.Put(t.Context(), "a/b.json", []byte("{}"), table.Any); err != nil {
+		t.Errorf("it cannot be put right: %v", err)
+	}
+	if d, err := in.Get(t.Context(), "a/b.json", table.None); err != nil || string(d.Data) != "{}" {
+		t.Errorf("then it is %q (%v)", d.Data, err)
 	}
 }
