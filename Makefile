@@ -153,10 +153,11 @@ cross: ## build for the other systems
 	@for t in darwin/arm64 windows/amd64 linux/arm64; do GOOS=$${t%/*} GOARCH=$${t#*/} go build -o /dev/null ./... || exit 1; done
 
 .PHONY: suites
-suites: ## the official test suites of JavaScript and MCP, and MCP's clients, for the tests
+suites: ## the official test suites of JavaScript and MCP, MCP's clients and E2B's SDKs, for the tests
 	@bash tests/conformance/fetch.sh >/dev/null
 	@bash tests/mcp/install.sh >/dev/null
 	@bash tests/mcp/install.sh clients >/dev/null
+	@bash tests/e2b/install.sh >/dev/null
 
 .PHONY: images
 images: ## real images for the tests of Linux sandboxes, from Debian's packages
@@ -184,7 +185,7 @@ endif
 
 # What works in processes of its own, most of it the paddock that was built: the race
 # detector would watch the tests' side alone, and cost the others their time.
-DRIVES := ./internal/picture $(addprefix ./tests/,browser crash docs engines examples hostile image install linux mcp network/joined network/linux network/packages network/preview network/secrets principals service tools)
+DRIVES := ./internal/picture $(addprefix ./tests/,browser crash docs e2b engines examples hostile image install linux mcp network/joined network/linux network/packages network/preview network/secrets principals service tools)
 # With one compiler for all of C, what is built for the race detector is built once.
 RACE := $(if $(filter 1,$(NATIVE)),CC=clang-19) CGO_ENABLED=1 go test -race -vet=off -timeout 25m
 PLAIN := go test -vet=off -timeout 25m

@@ -148,6 +148,9 @@ func (a *App) NewHTTP(wc web.Config, ready *Ready, draining func()) (_ *HTTP, er
 	if wc.Approvals, err = a.approvalsAPI(beyond); err != nil {
 		return nil, err
 	}
+	if err := a.addE2B(h, &wc); err != nil {
+		return nil, err
+	}
 	a.addOperation(&wc, ready)
 	if h.Server, err = web.New(wc); err != nil {
 		return nil, err

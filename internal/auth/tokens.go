@@ -93,7 +93,14 @@ var namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
 // Create makes a token from t's name, owner, scopes and expiry, and gives its
 // text: nobody can find that out later.
-func (s *Tokens) Create(t Token) (text string, made Token, err error) {
+func (s *Tokens) Create(t Token) (text string, made Token, err error) { return s.create(t, newText) }
+
+// CreateForE2B is Create for a token that E2B's clients take for an API key.
+func (s *Tokens) CreateForE2B(t Token) (text string, made Token, err error) {
+	return s.create(t, newE2BText)
+}
+
+func (s *Tokens) create(t Token, newText func(id string) string) (text string, made Token, err error) {
 	now := time.Now().UTC().Truncate(time.Second)
 	switch {
 	case !namePattern.MatchString(t.Name):

@@ -33,7 +33,7 @@ Only their digests are kept. A running server hears of a change at once.`,
 }
 
 func (cmd tokenCommand) createCommand() *cobra.Command {
-	var asJSON, approve bool
+	var asJSON, approve, e2b bool
 	var tools, namespaces, expires string
 	c := &cobra.Command{
 		Use: "create NAME", Short: "Make a token and print it, once",
@@ -42,7 +42,8 @@ to be made again. Each token has sessions of its own, which no other reaches.
 
 Exit codes: 0 done, 1 failed or there is one of that name, 2 wrong usage.`,
 		Example: `  paddock token create laptop
-  paddock token create ci --tools core --expires 30d > ci.token`,
+  paddock token create ci --tools core --expires 30d > ci.token
+  export E2B_API_KEY=$(paddock token create agents --e2b)`,
 		Args: count(1, 1, "the name of a token"),
 		RunE: func(c *cobra.Command, args []string) error {
 			t := auth.Token{Name: args[0], Owner: auth.Local}
@@ -67,12 +68,13 @@ Exit codes: 0 done, 1 failed or there is one of that name, 2 wrong usage.`,
 				}
 				t.Expires = time.Now().Add(life).Truncate(time.Second)
 			}
-			return cmd.createToken(c, t, asJSON)
+			return cmd.createToken(c, t, e2b, asJSON)
 		},
 	}
 	c.Flags().StringVar(&tools, "tools", "", "let it use only these `SETS` of tools, with commas: "+strings.Join(config.ToolSets, ", "))
 	c.Flags().StringVar(&namespaces, "namespaces", "", "let it use sandboxes only in the namespaces of these `NAMES`, with commas")
 	c.Flags().BoolVar(&approve, "approve", false, "let it allow and deny what programs of all principals wait for; without --tools it can do nothing else")
+	c.Flags().BoolVar(&e2b, "e2b", false, "make it an API key as E2B's clients take it, for E2B_API_KEY")
 	c.Flags().StringVar(&expires, "expires", "", "have it end after this `TIME`, such as 12h, 30d or 2w; without, it does not end")
 	jsonFlag(c, &asJSON)
 	return c
@@ -139,12 +141,16 @@ func tokenOf(t auth.Token) tokenJSON {
 	return tokenJSON{Token: t, State: state}
 }
 
-func (cmd tokenCommand) createToken(c *cobra.Command, t auth.Token, asJSON bool) error {
+func (cmd tokenCommand) createToken(c *cobra.Command, t auth.Token, e2b, asJSON bool) error {
 	tokens, err := cmd.tokens(c)
 	if err != nil {
 		return err
 	}
-	text, made, err := tokens.Create(t)
+	create := tokens.Create
+	if e2b {
+		create = tokens.CreateForE2B
+	}
+	text, made, err := create(t)
 	if fault.KindOf(err) == fault.Invalid { // it is only the name: the rest was checked
 		return fault.Of(err).WithCause(errUsage).WithHint("such as laptop or ci.2")
 	}

@@ -36,14 +36,14 @@ func TestServerAnswersTheDocumentedPaths(t *testing.T) {
 			switch {
 			case noSuchPath:
 				t.Errorf("%s %s: no such path: %s", method, p.Pattern, body)
-			case status == http.StatusUnauthorized || status == http.StatusForbidden && p.Access != web.ByLink:
+			case status == http.StatusUnauthorized && p.Access != web.Signed || status == http.StatusForbidden && p.Access != web.ByLink:
 				t.Errorf("%s %s: got %d, want an answer to %s: %s", method, p.Pattern, status, p.Access, body)
 			case !listed && status != http.StatusMethodNotAllowed:
 				t.Errorf("%s %s: got %d, want %d, as the reference does not list the method: %s", method, p.Pattern, status, http.StatusMethodNotAllowed, body)
 			case listed && status == http.StatusMethodNotAllowed && !strings.HasPrefix(p.Pattern, "/mcp"): // without an MCP session GET is refused there
 				t.Errorf("%s %s: got %d, but the reference lists the method: %s", method, p.Pattern, status, body)
 			}
-			if p.Access == web.Anyone || p.Access == web.ByLink || !listed {
+			if p.Access == web.Anyone || p.Access == web.ByLink || p.Access == web.Signed || !listed {
 				continue
 			}
 			// JSON-RPC's type of body is looked at first.
@@ -57,7 +57,7 @@ func TestServerAnswersTheDocumentedPaths(t *testing.T) {
 
 // bearer is the token that a path needs; "": none.
 func bearer(p web.Path, token string) string {
-	if p.Access == web.Anyone || p.Access == web.ByLink {
+	if p.Access == web.Anyone || p.Access == web.ByLink || p.Access == web.Signed {
 		return ""
 	}
 	return token

@@ -67,6 +67,7 @@ type Config struct {
 		Pool                        int64    // machines that are kept booted at most
 		Volumes                     []string // folders of this machine
 	}
+	E2B        E2B
 	Images     map[string]string // references, by the names that they have here
 	Registries struct {
 		Credentials map[string]string // secret: USER:PASSWORD, by the registry's host

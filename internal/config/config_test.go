@@ -190,6 +190,7 @@ func readOfUnited(t *testing.T) Config {
 	want.Sandbox.MemoryBytes, want.Sandbox.MaxMemoryBytes, want.Sandbox.MaxLifetime = 512<<20, 4<<30, 86400
 	want.Sandbox.SaveAfter, want.Sandbox.StateBytes = 30, 512<<20
 	want.Sandbox.Pool, want.Sandbox.Volumes = 4, []string{}
+	want.E2B = E2B{Enabled: true, Templates: map[string]string{}}
 	want.Skills.Allow, want.Secrets.Allow = []string{}, []string{}
 	want.Network.Allow, want.Network.SentBytes, want.Network.ReceivedBytes, want.Network.Requests = []string{}, 1<<30, 10<<30, 100_000
 	want.Packages = Packages{
@@ -241,7 +242,7 @@ func TestWhoGoesBeforeWhom(t *testing.T) {
 func TestEveryKeyCanBeSetByItsVariable(t *testing.T) {
 	samples := map[string]string{
 		"server.version": "9", "server.instructions": "text", "policy.env": "A=b", "tools.enabled": "files", "sandbox.isolation": "wasm", "logging.structured": "true",
-		"policy.memory_bytes": "64MiB", "images": "data=python:3", "sandbox.volumes": "/data", "registries.credentials": "registry.test=me:secret", "registries.insecure": "registry.test:5000", "auth.issuer": "https://issuer.test", "auth.audience": "https://here.test/mcp", "auth.scopes_required": "mcp",
+		"policy.memory_bytes": "64MiB", "images": "data=python:3", "e2b.enabled": "false", "e2b.templates": "mine=python:3", "sandbox.volumes": "/data", "registries.credentials": "registry.test=me:secret", "registries.insecure": "registry.test:5000", "auth.issuer": "https://issuer.test", "auth.audience": "https://here.test/mcp", "auth.scopes_required": "mcp",
 		"telemetry.endpoint": "http://127.0.0.1:4318", "telemetry.traces_endpoint": "http://127.0.0.1:4318/t", "telemetry.metrics_endpoint": "http://127.0.0.1:4318/m",
 		"transport_http.public_url": "https://here.test", "transport_http.preview_domain": "previews.test", "transport_http.allowed_hosts": "here.test", "transport_http.cors_origins": "*", "transport_http.trusted_proxies": "10.0.0.0/8,::1",
 		"transport_http.tls_cert": "cert.pem", "transport_http.tls_key": "key.pem", "transport_http.auth_token": "0123456789abcdef",

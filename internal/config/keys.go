@@ -199,6 +199,8 @@ var firstKeys = []Key{
 	define("sandbox.pool", "how many Linux sandboxes paddock mcp and paddock serve keep booted at most for sessions to come, as many as there is demand for; 0: none", "4", count(0, 256), func(c *Config) *int64 { return &c.Sandbox.Pool }),
 	define("sandbox.volumes", "folders of this machine that sandbox_start may give to sandboxes, with what is in them", "", folders(), func(c *Config) *[]string { return &c.Sandbox.Volumes }),
 	define("images", "names for images, with the reference that each stands for; microsandbox/python and microsandbox/node are sandbox.image unless they are here", "", references(), func(c *Config) *map[string]string { return &c.Images }),
+	define("e2b.enabled", "whether paddock serve answers E2B's SDKs below /e2b", "true", boolean(), func(c *Config) *bool { return &c.E2B.Enabled }),
+	define("e2b.templates", "images by the names that E2B's SDKs have for templates; base and code-interpreter-v1 are sandbox.image unless they are here", "", templates(), func(c *Config) *map[string]string { return &c.E2B.Templates }),
 	define("registries.credentials", "USER:PASSWORD for registries, by their host; for others those of docker login are used", "", credentials(), func(c *Config) *map[string]string { return &c.Registries.Credentials }),
 	define("registries.insecure", "registries that are spoken to without TLS; those on loopback addresses always may be", "", hosts(), func(c *Config) *[]string { return &c.Registries.Insecure }),
 

@@ -90,3 +90,11 @@ type Stream interface {
 	// CloseWrite says that nothing more will be sent.
 	CloseWrite() error
 }
+
+// EnvdHost is a Machines that serves the protocol of E2B's daemon (package envd) in its boxes.
+type EnvdHost interface {
+	// DialEnvd connects to the daemon of an owner's box, which begins with the first
+	// connection; ctx bounds only that. Whoever connects may do all that a program of the box
+	// may. A box that is not booted is a fault.NotFound.
+	DialEnvd(ctx context.Context, owner, box string) (Stream, error)
+}

@@ -166,12 +166,16 @@ type Spec struct {
 	Owner string
 	// Box names the machine that this instance shares with others of its owner:
 	// processes, folders beside the Mounts, memory. All of them have to have the
-	// same Image, CPUs, Mounts and MemoryBytes, and the machine ends with the last
+	// same Image, User, CPUs, Mounts and MemoryBytes, and the machine ends with the last
 	// of them. Empty: one of its own. An isolation without machines takes no notice.
 	Box string
 	// Image names what the machine's programs and libraries are; empty: the
 	// isolation's own choice. An isolation without images takes no notice.
 	Image string
+	// User is what the machine's user is called: it has the home /home/User, where the first
+	// of the Mounts is shown too, and sudo, which runs its arguments as the same user. Empty:
+	// "sandbox", without either. An isolation without machines takes no notice.
+	User string
 	// CPUs bounds the machine's share of the processors; 0: the isolation's own
 	// bound. An isolation without machines takes no notice.
 	CPUs float64

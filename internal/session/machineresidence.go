@@ -96,7 +96,7 @@ func (r *machineResidence) describe(spec *sandbox.Spec, settings Settings) {
 	if machine == nil {
 		return
 	}
-	spec.Image, spec.CPUs = machine.Image, machine.CPUs
+	spec.Image, spec.User, spec.CPUs = machine.Image, machine.User, machine.CPUs
 	maps.Copy(spec.Env, machine.Env)
 	if len(machine.Scripts) > 0 {
 		spec.Mounts = append(spec.Mounts, sandbox.Mount{Guest: ScriptsFolder, Host: filepath.Join(r.s.dir, scriptsFolder), ReadOnly: true})

@@ -12,6 +12,8 @@ type Machine struct {
 	Sandbox *SandboxName `json:"sandbox,omitempty"`
 	// Image names its programs and libraries; empty: the configured default.
 	Image string `json:"image,omitempty"`
+	// User is what its user is called, who has a home of their own; see sandbox.Spec.
+	User string `json:"user,omitempty"`
 	// CPUs is how many processors' time it may take; zero: the isolation's default.
 	CPUs float64 `json:"cpus,omitempty"`
 	// Env is added to every program's environment.
@@ -48,7 +50,7 @@ func (m *Machine) Portable() *Machine {
 	if m == nil {
 		return nil
 	}
-	return &Machine{Image: m.Image, CPUs: m.CPUs}
+	return &Machine{Image: m.Image, User: m.User, CPUs: m.CPUs}
 }
 
 // Another is a machine of the same owner on the same host that is made alike. It
@@ -72,5 +74,5 @@ func (m *Machine) Same(other *Machine) bool {
 	if other != nil {
 		b = *other
 	}
-	return a.Image == b.Image && a.CPUs == b.CPUs && maps.Equal(a.Env, b.Env) && slices.Equal(a.Volumes, b.Volumes) && slices.Equal(a.Ports, b.Ports) && maps.Equal(a.Scripts, b.Scripts)
+	return a.Image == b.Image && a.User == b.User && a.CPUs == b.CPUs && maps.Equal(a.Env, b.Env) && slices.Equal(a.Volumes, b.Volumes) && slices.Equal(a.Ports, b.Ports) && maps.Equal(a.Scripts, b.Scripts)
 }

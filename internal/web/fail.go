@@ -23,6 +23,9 @@ func answer(w http.ResponseWriter, r *http.Request, rt route, err error) {
 	f, status := fault.Of(err), Status(err)
 	e := Describe(w, err, status)
 	content := any(map[string]fault.Problem{"error": e})
+	if rt.e2b {
+		content = map[string]any{"code": status, "message": e.Message}
+	}
 	if rt.rpc {
 		content = map[string]any{"jsonrpc": "2.0", "id": nil, "error": map[string]any{"code": rt.code(f.Kind), "message": e.Message, "data": e}}
 	}

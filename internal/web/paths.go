@@ -27,6 +27,7 @@ const (
 	Sandbox  Access = "a token with the set `sandbox`"
 	Approve  Access = "a token with the scope `approve`"
 	ByLink   Access = "whoever has the link"
+	Signed   Access = "whoever has a signed URL or the sandbox's token"
 )
 
 // Paths are the paths that the server answers itself or hands to one handler, where the
@@ -41,6 +42,8 @@ func Paths(mcp string) []Path {
 		{"/metrics", get, AnyToken, "Metrics in Prometheus' format; `transport_http.metrics_open` opens it to anyone."},
 		{wellKnown, get, Anyone, "The issuer of tokens (RFC 9728), where `auth.issuer` is set."},
 		{rpcPath, post, Sandbox, "microsandbox's JSON-RPC, where the set `sandbox` is enabled."},
+		{e2bPath + "sandboxes", []string{http.MethodGet, http.MethodPost}, Sandbox, "E2B's API, for E2B's SDKs: `E2B_API_URL` and `E2B_SANDBOX_URL` name `/e2b` (see [E2B's SDKs](../e2b.md)). A request to a sandbox needs the sandbox's own token."},
+		{e2bFiles, []string{http.MethodGet, http.MethodPost}, Signed, "The contents of a file in a sandbox of E2B's clients, by a signed URL."},
 		{healthPath, get, Anyone, "microsandbox's health check, where the set `sandbox` is enabled."},
 	}
 }

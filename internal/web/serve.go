@@ -25,6 +25,7 @@ type route struct {
 	rpc     bool     // bodies and errors are JSON-RPC's; calls and streams take their time
 	denied  int      // the code of JSON-RPC for who may not
 	upload  bool     // bodies may be large
+	e2b     bool     // E2B's clients call it: keys, errors and times are theirs
 	preview string   // the id of the preview at whose address it is; empty: at none
 }
 
@@ -42,6 +43,8 @@ func (s *Server) table() map[string]route {
 		// Bodies and errors are plain JSON's.
 		approvalsPath: {handler: c.Approvals, methods: []string{http.MethodGet, http.MethodPost}},
 		sessionsPath:  {handler: c.Previews},
+		e2bPath:       {handler: stripped(c.E2B), upload: true, e2b: true},
+		e2bFiles:      {handler: c.E2B, methods: []string{http.MethodGet, http.MethodHead, http.MethodPost}, upload: true, e2b: true},
 		wellKnown:     {handler: c.Metadata, methods: read, open: true, own: true},
 	}
 	table[wellKnown+c.Path] = table[wellKnown]
@@ -62,11 +65,27 @@ const approvalsPath = "/api/v1/approvals"
 // sessionsPath is where previews are made.
 const sessionsPath = "/api/v1/sessions/"
 
+// Where E2B's clients are served: below a path, and where they send signed requests for files.
+const (
+	e2bPath  = "/e2b/"
+	e2bFiles = "/files"
+)
+
+// stripped is the API of E2B below its path.
+func stripped(h http.Handler) http.Handler {
+	if h == nil {
+		return nil
+	}
+	return http.StripPrefix(strings.TrimSuffix(e2bPath, "/"), h)
+}
+
 // prefix gives the path that something below another one counts as.
 func (s *Server) prefix(path string) string {
 	switch {
 	case strings.HasPrefix(path, "/v1/"):
 		return "/v1/"
+	case strings.HasPrefix(path, e2bPath):
+		return e2bPath
 	case strings.HasPrefix(path, approvalsPath+"/"):
 		return approvalsPath
 	case strings.HasPrefix(path, sessionsPath):
@@ -248,6 +267,9 @@ var (
 // with the server, or when its token does; a call goes on till its answer,
 // unless its token is revoked.
 func (s *Server) within(ctx context.Context, w *response, r *http.Request, rt route, from *sender, p *auth.Principal) (context.Context, func()) {
+	if rt.e2b {
+		return s.untilDrained(ctx, r)
+	}
 	if !rt.rpc {
 		w.until = time.Now().Add(s.config.RequestTimeout)
 		return context.WithDeadlineCause(ctx, w.until, errTooLong)
@@ -270,6 +292,19 @@ func (s *Server) within(ctx context.Context, w *response, r *http.Request, rt ro
 		stop()
 		cancel(nil)
 		expiry()
+	}
+}
+
+// untilDrained lets a request of E2B's clients take its time: a stream ends with the server.
+func (s *Server) untilDrained(ctx context.Context, r *http.Request) (context.Context, func()) {
+	if r.Header.Get("Content-Type") != "application/connect+json" {
+		return ctx, func() {}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(s.draining, func() { cancel(errEnding) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
 	}
 }
 

@@ -89,6 +89,11 @@ type Config struct {
 	// Approvals is what lies behind /api/v1/approvals and below it; nil: 404.
 	Approvals http.Handler
 
+	// E2B is what lies behind /e2b/, without that, and behind /files; nil: 404. E2BOwnToken
+	// reports whether a request is for a sandbox there, which asks for a token itself.
+	E2B         http.Handler
+	E2BOwnToken func(*http.Request) bool
+
 	// Preview answers requests to the addresses of previews (see [Server.PreviewURL]),
 	// of which id is the first label; nil: there are none. Previews is what lies behind
 	// /api/v1/sessions/; nil: 404.

@@ -228,14 +228,14 @@ type machine struct {
 
 func newMachine(key string, spec sandbox.Spec) *machine {
 	m := &machine{key: key, booted: make(chan struct{}), state: spec.Machine}
-	m.spec = sandbox.Spec{Owner: spec.Owner, Image: spec.Image, CPUs: spec.CPUs, Mounts: slices.Clone(spec.Mounts), Limits: spec.Limits, Proxy: spec.Proxy}
+	m.spec = sandbox.Spec{Owner: spec.Owner, Image: spec.Image, User: spec.User, CPUs: spec.CPUs, Mounts: slices.Clone(spec.Mounts), Limits: spec.Limits, Proxy: spec.Proxy}
 	m.ctx, m.stop = context.WithCancel(context.Background())
 	return m
 }
 
 // same tells whether the machine is what spec wants.
 func (m *machine) same(spec sandbox.Spec) bool {
-	return m.spec.Image == spec.Image && m.spec.CPUs == spec.CPUs && m.spec.Limits.MemoryBytes == spec.Limits.MemoryBytes &&
+	return m.spec.Image == spec.Image && m.spec.User == spec.User && m.spec.CPUs == spec.CPUs && m.spec.Limits.MemoryBytes == spec.Limits.MemoryBytes &&
 		(m.spec.Proxy == nil) == (spec.Proxy == nil) &&
 		slices.EqualFunc(m.spec.Mounts, spec.Mounts, func(a, b sandbox.Mount) bool {
 			return a.Guest == b.Guest && a.Host == b.Host && a.ReadOnly == b.ReadOnly && a.DiskBytes == b.DiskBytes && slices.Equal(a.Aliases, b.Aliases)

@@ -145,7 +145,7 @@ func newLauncher(t testing.TB) *launcher {
 // none: it sends back what it gets.
 func newPlan(t testing.TB, command ...string) *plan {
 	t.Helper()
-	root, err := hostRootfs()
+	root, err := hostRootfs("")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -37,7 +37,7 @@ const defaultMemory = 1 << 30
 
 // plan makes out what a box of a Spec is to be. Its root has to be released.
 func (b *Backend) plan(ctx context.Context, spec sandbox.Spec) (*plan, error) {
-	p := &plan{id: b.home.name + "-" + rand.Text(), init: []string{agent.Role}, memory: spec.Limits.MemoryBytes}
+	p := &plan{user: spec.User, id: b.home.name + "-" + rand.Text(), init: []string{agent.Role}, memory: spec.Limits.MemoryBytes}
 	if p.memory <= 0 {
 		p.memory = defaultMemory
 	}
@@ -49,9 +49,13 @@ func (b *Backend) plan(ctx context.Context, spec sandbox.Spec) (*plan, error) {
 	}
 	p.cpus = int(math.Ceil(cmp.Or(spec.CPUs, b.config.CPUs)))
 	seen := map[string]bool{"/": true, "/proc": true, "/sys": true, "/dev": true}
-	for _, m := range spec.Mounts {
+	for n, m := range spec.Mounts {
 		alias := ""
-		for _, guest := range append([]string{m.Guest}, m.Aliases...) {
+		places := append([]string{m.Guest}, m.Aliases...)
+		if n == 0 && spec.User != "" {
+			places = append(places, homeOf(spec.User))
+		}
+		for _, guest := range places {
 			if !path.IsAbs(guest) || path.Clean(guest) != guest || seen[guest] {
 				return nil, fault.New(fault.Invalid, "nothing can be mounted at %q", guest)
 			}
@@ -60,8 +64,11 @@ func (b *Backend) plan(ctx context.Context, spec sandbox.Spec) (*plan, error) {
 			alias = m.Guest
 		}
 	}
+	if spec.User != "" && !userPattern.MatchString(spec.User) {
+		return nil, fault.New(fault.Invalid, "a machine's user cannot be called %q", spec.User)
+	}
 	var err error
-	p.root, err = b.root(ctx, spec.Image)
+	p.root, err = b.root(ctx, spec.Image, spec.User)
 	return p, err
 }
 
@@ -82,13 +89,13 @@ func agentFile() string {
 	return file
 }
 
-// root finds an image.
-func (b *Backend) root(ctx context.Context, name string) (rootfs, error) {
+// root finds an image, whose user is called so.
+func (b *Backend) root(ctx context.Context, name, user string) (rootfs, error) {
 	if name == "" {
 		name = b.config.Image
 	}
 	if name == HostImage {
-		return hostRootfs()
+		return hostRootfs(user)
 	}
 	if b.config.Images == nil {
 		return rootfs{}, fault.New(fault.NotFound, "there is no image called %q", name).WithHint("the image %q is there", HostImage)
@@ -98,7 +105,7 @@ func (b *Backend) root(ctx context.Context, name string) (rootfs, error) {
 		return rootfs{}, fmt.Errorf("opening the image: %w", err)
 	}
 	if image.Host {
-		return hostRootfs()
+		return hostRootfs(user)
 	}
-	return imageRootfs(image)
+	return imageRootfs(image, user)
 }

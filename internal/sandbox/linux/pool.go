@@ -22,7 +22,7 @@ func (b *Backend) Adopt(ctx context.Context, in sandbox.Instance, spec sandbox.S
 		return fault.New(fault.Conflict, "the interpreter is another backend's")
 	}
 	m := one.machine
-	root, err := b.root(ctx, spec.Image)
+	root, err := b.root(ctx, spec.Image, spec.User)
 	if err != nil {
 		return fmt.Errorf("looking at the image: %w", err)
 	}

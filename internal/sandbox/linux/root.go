@@ -28,8 +28,9 @@ type step struct {
 	Link string `json:"link,omitempty"`
 	// Hide covers a folder with an empty one.
 	Hide bool `json:"hide,omitempty"`
-	// Text makes a file with it.
+	// Text makes a file with it; Run says that it is a program.
 	Text string `json:"text,omitempty"`
+	Run  bool   `json:"run,omitempty"`
 }
 
 // scaffold is where a new root is built: every Linux has this folder, and nothing
@@ -63,7 +64,9 @@ func build(steps []step) error {
 		case s.Hide:
 			err = unix.Mount("paddock", path, "tmpfs", unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV, "mode=0555,size=4k")
 		default:
-			err = writeFile(path, s.Text)
+			if err = writeFile(path, s.Text); err == nil && s.Run {
+				err = os.Chmod(path, 0o555)
+			}
 		}
 		if err != nil {
 			return fmt.Errorf("making %s: %w", s.Path, err)

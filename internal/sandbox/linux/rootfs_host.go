@@ -37,12 +37,21 @@ const (
 	nss    = "passwd: files\ngroup: files\nhosts: files\n"
 )
 
-// hostRootfs is this machine's own userland.
-func hostRootfs() (rootfs, error) {
-	steps := []step{{Path: rootPath, Dir: 0o555}}
+// hostRootfs is this machine's own userland. A user of another name than the usual one may
+// write beside what is the host's.
+func hostRootfs(user string) (rootfs, error) {
+	dirs := os.FileMode(0o555)
+	if user != "" {
+		dirs = 0o777
+	}
+	steps := []step{{Path: rootPath, Dir: dirs}}
 	at := func(p string) string { return filepath.Join(rootPath, p) }
 	for _, dir := range []string{"/etc", "/proc", "/sys", "/dev", "/run", "/home", "/mnt", "/opt", "/root", "/srv", "/var"} {
-		steps = append(steps, step{Path: at(dir), Dir: 0o555})
+		mode := os.FileMode(0o555)
+		if dir != "/proc" && dir != "/sys" && dir != "/dev" && dir != "/etc" {
+			mode = dirs
+		}
+		steps = append(steps, step{Path: at(dir), Dir: mode})
 	}
 	steps = append(steps, step{Path: at("/tmp"), Dir: 0o777 | os.ModeSticky}, step{Path: at("/var/tmp"), Dir: 0o777 | os.ModeSticky})
 	for _, p := range append(append([]string{}, hostFolders...), hostEtc...) {
@@ -62,7 +71,7 @@ func hostRootfs() (rootfs, error) {
 		}
 	}
 	for p, text := range map[string]string{
-		"/etc/passwd": passwd, "/etc/group": group, "/etc/hosts": hosts, "/etc/nsswitch.conf": nss, "/etc/hostname": hostName + "\n", "/etc/resolv.conf": "",
+		"/etc/passwd": withUser(passwd, user), "/etc/group": withGroup(group, user), "/etc/hosts": hosts, "/etc/nsswitch.conf": nss, "/etc/hostname": hostName + "\n", "/etc/resolv.conf": "",
 	} {
 		steps = append(steps, step{Path: at(p), Text: text})
 	}

@@ -17,7 +17,7 @@ const maxEtc = 1 << 20
 
 // imageRootfs is an unpacked image. Of its files of users, groups and hosts a box
 // has versions of its own, in which those of the box are; the image stays as it is.
-func imageRootfs(image Image) (rootfs, error) {
+func imageRootfs(image Image, user string) (rootfs, error) {
 	r := rootfs{steps: []step{{Path: rootPath, Bind: image.Dir, ReadOnly: true}}, name: cmp.Or(image.ID, image.Dir), env: image.Env, tree: image.Dir, done: image.Release}
 	dir, err := os.OpenRoot(image.Dir)
 	if err != nil {
@@ -29,8 +29,8 @@ func imageRootfs(image Image) (rootfs, error) {
 		return r, nil
 	}
 	for name, change := range map[string]func(text string) string{
-		"passwd": func(text string) string { return withEntry(text, passwdEntry, 2) },
-		"group":  func(text string) string { return withEntry(text, groupEntry, 2) },
+		"passwd": func(text string) string { return withUser(withEntry(text, passwdEntry, 2), user) },
+		"group":  func(text string) string { return withGroup(withEntry(text, groupEntry, 2), user) },
 		"hosts":  func(string) string { return hosts },
 	} {
 		text, err := readPlain(dir, path.Join("etc", name))

@@ -28,7 +28,7 @@ func TestAnImageIsOnlyRead(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	root, err := imageRootfs(Image{Dir: image})
+	root, err := imageRootfs(Image{Dir: image}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func TestAnImageMayHoldAnythingWhereItsUsersShouldBe(t *testing.T) {
 			if err := create(filepath.Join(image, "etc")); err != nil {
 				t.Fatal(err)
 			}
-			r, err := imageRootfs(Image{Dir: image})
+			r, err := imageRootfs(Image{Dir: image}, "")
 			if err != nil || len(r.steps) != 1 {
 				t.Errorf("%+v, %v", r.steps, err)
 			}

@@ -24,6 +24,8 @@ import (
 type plan struct {
 	id   string
 	root rootfs
+	// user is sandbox.Spec's.
+	user string
 	// folders of the host, in the order in which they are mounted.
 	folders []folder
 	// overlayBytes bounds what may be written upon the root; 0: it is read-only, and
@@ -121,6 +123,11 @@ func (p *plan) oci() *specs.Spec {
 		}
 		s.Mounts = append(s.Mounts, m)
 	}
+	if p.user != "" && p.overlayBytes > 0 {
+		s.Mounts = append(s.Mounts, specs.Mount{Type: "tmpfs", Destination: "/root", Options: []string{
+			"nosuid", "nodev", "mode=1777", "size=" + strconv.FormatInt(p.overlayBytes, 10),
+		}})
+	}
 	if !slices.ContainsFunc(p.folders, func(f folder) bool { return path.Clean(f.guest) == "/tmp" }) {
 		options := []string{"nosuid", "nodev", "mode=1777"}
 		if p.overlayBytes == 0 {
@@ -145,6 +152,9 @@ func (p *plan) exports() []export {
 // steps make what the gofer serves.
 func (p *plan) steps() []step {
 	all := append(slices.Clone(p.root.steps), step{Path: agentExport, Dir: 0o555}, step{Path: path.Join(agentExport, path.Base(proxyenv.NodePath)), Text: proxyenv.NodeScript})
+	if p.user != "" {
+		all = append(all, step{Path: path.Join(agentExport, "sudo"), Text: sudo, Run: true})
+	}
 	if p.agent != "" {
 		all = append(all, step{Path: path.Join(agentExport, agent.Role), Bind: p.agent, ReadOnly: true})
 	}

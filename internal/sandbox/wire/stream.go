@@ -33,6 +33,8 @@ type DialBody struct {
 	// what was printed there from the offset From on.
 	Terminal uint32 `json:"terminal,omitempty"`
 	From     int64  `json:"from,omitempty"`
+	// Envd asks for the daemon that the child serves itself.
+	Envd bool `json:"envd,omitempty"`
 }
 
 // DialedBody says whether the stream is connected, and for a terminal from which offset on.
@@ -334,6 +336,12 @@ func (t *Streams) Cut(err error) {
 // fault.Unavailable.
 func (c *Client) Dial(ctx context.Context, port uint16) (*Stream, error) {
 	s, _, err := c.dial(ctx, DialBody{Port: port})
+	return s, err
+}
+
+// DialEnvd connects a stream to the daemon that the child serves.
+func (c *Client) DialEnvd(ctx context.Context) (*Stream, error) {
+	s, _, err := c.dial(ctx, DialBody{Envd: true})
 	return s, err
 }
 

@@ -38,6 +38,10 @@ func (a *agent) stream(f wire.Frame) error {
 		a.send(wire.KindDialed, f.ID, wire.ErrorBody(fault.Of(err)))
 		return nil
 	}
+	if body.Envd {
+		a.loop.Go(func() { a.serveEnvd(f.ID, s) })
+		return nil
+	}
 	if body.Terminal != 0 {
 		a.loop.Go(func() { a.attach(f.ID, s, body) })
 		return nil

@@ -110,6 +110,7 @@ type agent struct {
 	passed    atomic.Uint32         // streams that were opened
 	passing   sync.WaitGroup        // what proxies do
 	terminals terminals
+	daemon    daemon
 
 	mu    sync.Mutex      // guards what follows
 	known map[life]uint32 // whose a process is, once it was seen
@@ -207,12 +208,15 @@ func (a *agent) end() {
 	if p := a.proxy.Load(); p != nil {
 		p.close()
 	}
+	if a.reap != nil {
+		a.loop.End()
+		a.killAll()
+	}
+	a.endEnvd()
 	a.passing.Wait()
 	if a.reap == nil {
 		return // nothing was ever started
 	}
-	a.loop.End()
-	a.killAll()
 	a.loop.Wait()
 	a.reap.close()
 }

@@ -420,7 +420,13 @@ func (t *terminal) takeFrom(s *wire.Stream) {
 }
 
 // typed reports whether the terminal has taken what one types.
-func (t *terminal) typed(s *wire.Stream, p []byte) bool {
+func (t *terminal) typed(s *wire.Stream, p []byte) bool { return t.typedWhile(p, s.Over) }
+
+// typedAll is typed for who waits until a program has read all of it, or the terminal is
+// closed.
+func (t *terminal) typedAll(p []byte) bool { return t.typedWhile(p, func() bool { return false }) }
+
+func (t *terminal) typedWhile(p []byte, over func() bool) bool {
 	t.typing.Lock()
 	defer t.typing.Unlock()
 	for len(p) > 0 {
@@ -436,7 +442,7 @@ func (t *terminal) typed(s *wire.Stream, p []byte) bool {
 		_ = t.master.SetWriteDeadline(time.Now().Add(typeTime)) // of one that is closed the write says so
 		n, err := t.master.Write(p[:most])
 		p = p[n:]
-		if err != nil && (!errors.Is(err, os.ErrDeadlineExceeded) || s.Over()) {
+		if err != nil && (!errors.Is(err, os.ErrDeadlineExceeded) || over()) {
 			return false
 		}
 	}
