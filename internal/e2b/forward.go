@@ -82,11 +82,19 @@ func (s *Server) serveSandbox(w http.ResponseWriter, r *http.Request) {
 	defer leave()
 	v := &visit{ctx, b, port}
 	r = r.WithContext(context.WithValue(ctx, visitKey{}, v))
-	if port != envdPort {
+	switch port {
+	case envdPort:
+		s.serveDaemon(w, r, b)
+	case interpreterPort:
+		s.serveInterpreter(w, r, b)
+	default:
 		s.forward.ServeHTTP(w, r)
-		return
 	}
-	s.serveDaemon(w, r, b)
+}
+
+// serveInterpreter answers E2B's code interpreter.
+func (s *Server) serveInterpreter(w http.ResponseWriter, _ *http.Request, _ *sandbox) {
+	fail(w, http.StatusNotImplemented, "the code interpreter is not offered: run programs as commands, such as python3 FILE")
 }
 
 // serveDaemon passes a request on to the daemon, and tells of what is done there.

@@ -124,10 +124,14 @@ func (b *sandbox) letGo() {
 	}
 }
 
-// boot has the machine be up: a new one, or that which was saved.
+// boot has the machine be up: a new one, or that which was saved. One that was paused
+// meanwhile stays so.
 func (b *sandbox) boot(ctx context.Context) error {
 	b.op.Lock()
 	defer b.op.Unlock()
+	if b.now().Paused {
+		return errGone
+	}
 	return b.bootLocked(ctx)
 }
 
@@ -300,13 +304,19 @@ func (s *Server) keepDeadlines(ctx context.Context) {
 	}
 }
 
+// isOverdue reports whether it runs on although its time is over.
+func (b *sandbox) isOverdue() bool {
+	r := b.now()
+	return !r.Paused && !r.Snapshot && !time.Now().Before(r.End)
+}
+
 // timeIsOver pauses or ends a sandbox whose deadline has passed, unless it was given more time
 // meanwhile.
 func (b *sandbox) timeIsOver(ctx context.Context) {
-	r := b.now()
-	if r.Paused || time.Now().Before(r.End) {
+	if !b.isOverdue() {
 		return
 	}
+	r := b.now()
 	var err error
 	if r.AutoPause {
 		err = b.pauseNow(ctx, r.AutoPauseCold)

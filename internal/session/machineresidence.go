@@ -171,7 +171,7 @@ func (r *machineResidence) startInMachine(ctx context.Context, spec sandbox.Spec
 	if !unresumable(err) {
 		return in, err
 	}
-	s.manager.log.Warn("a machine's state cannot be gone on with", "session", s.id, "cause", err)
+	s.manager.log.Warn("a machine's state cannot be gone on with", "session", s.id, "cause", fault.CauseOf(err))
 	r.restoreFailed(fault.Of(err).Message)
 	spec.Machine = nil
 	return s.interpreters.startResumed(ctx, spec)

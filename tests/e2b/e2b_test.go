@@ -23,27 +23,34 @@ type service struct {
 	key, second string
 }
 
-// serve starts one, which has to end well when the test does.
-func serve(t *testing.T) (s service) {
+// serve starts one in a new state folder, which has to end well when the test does.
+func serve(t *testing.T) service {
 	t.Helper()
-	paddocktest.Require(t, "linux")
 	state := t.TempDir()
-	paddocktest.Admit(t, filepath.Dir(state), state)
-	env := paddocktest.Environment(t, state)
-	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), sandboxtest.Binary(t), "serve", "--port", "0")
-	cmd.Env = env
-	stderr, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	s, _ := serveIn(t, sandboxtest.Binary(t), state)
 	for name, key := range map[string]*string{"first": &s.key, "second": &s.second} {
 		create := exec.CommandContext(t.Context(), sandboxtest.Binary(t), "token", "create", name, "--e2b")
-		create.Env = env
+		create.Env = paddocktest.Environment(t, state)
 		text, err := create.Output()
 		if err != nil {
 			t.Fatal(err)
 		}
 		*key = strings.TrimSpace(string(text))
+	}
+	return s
+}
+
+// serveIn starts one of this program, which has to end well when end is called, or else with the test.
+func serveIn(t *testing.T, binary, state string) (s service, end func()) {
+	t.Helper()
+	paddocktest.Require(t, "linux")
+	paddocktest.Admit(t, filepath.Dir(state), state)
+	env := paddocktest.Environment(t, state)
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), binary, "serve", "--port", "0")
+	cmd.Env = env
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
 	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -61,7 +68,7 @@ func serve(t *testing.T) (s service) {
 	var log strings.Builder
 	var reading sync.WaitGroup
 	reading.Go(func() { _, _ = io.Copy(&log, said) }) // its end is the process's
-	t.Cleanup(func() {
+	end = sync.OnceFunc(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		reading.Wait()
 		if err := cmd.Wait(); err != nil {
@@ -71,7 +78,8 @@ func serve(t *testing.T) (s service) {
 			t.Logf("paddock serve said: %s", log.String())
 		}
 	})
-	return s
+	t.Cleanup(end)
+	return s, end
 }
 
 // installed is where install.sh put the SDKs.
@@ -126,4 +134,43 @@ func TestTheSDKForPython(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.drive(t, wd, filepath.Join(from, "venv", "bin", "python"), "-B", "suite.py")
+}
+
+// TestASandboxOutlivesTheServer has one that runs and one that is paused go on after a restart,
+// with the processes that they had.
+func TestASandboxOutlivesTheServer(t *testing.T) {
+	// A saved machine goes on with the file of paddock that it has.
+	state, binary := t.TempDir(), sandboxtest.Binary(t)
+	s, end := serveIn(t, binary, state)
+	create := exec.CommandContext(t.Context(), binary, "token", "create", "one", "--e2b")
+	create.Env = paddocktest.Environment(t, state)
+	key, err := create.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	python := filepath.Join(installed(t), "venv", "bin", "python")
+	s.key = strings.TrimSpace(string(key))
+	s.drive(t, state, python, "-c", `
+from e2b import Sandbox
+for name in ("running", "paused"):
+    sbx = Sandbox.create(metadata={"name": name}, envs={"NAME": name}, timeout=3600)
+    sbx.files.write("name", name)
+    sbx.commands.run("sleep 100000", background=True, timeout=0)
+    if name == "paused":
+        sbx.pause()
+`)
+	end()
+	again, _ := serveIn(t, binary, state)
+	again.key = s.key
+	again.drive(t, state, python, "-c", `
+from e2b import Sandbox, SandboxQuery
+for name in ("running", "paused"):
+    [found] = Sandbox.list(query=SandboxQuery(metadata={"name": name})).next_items()
+    assert found.state.value == name, found
+    sbx = Sandbox.connect(found.sandbox_id)
+    assert sbx.files.read("name") == name
+    assert [p.args[-1] for p in sbx.commands.list()] == ["sleep 100000"], sbx.commands.list()
+    assert sbx.commands.run("echo $NAME").stdout == name + "\n"
+    sbx.kill()
+`)
 }

@@ -27,6 +27,7 @@ type origin struct {
 	System   string `json:"system"`
 	Platform string `json:"platform"`
 	Image    string `json:"image"`
+	User     string `json:"user,omitempty"`
 	Folders  string `json:"folders"` // where they are in the box, and how
 	Memory   int64  `json:"memory"`
 	Overlay  int64  `json:"overlay"`
@@ -47,7 +48,7 @@ func (b *Backend) origin(p *plan) (origin, error) {
 		folders = append(folders, fmt.Sprintf("%s %t", f.guest, f.readOnly))
 	}
 	return origin{
-		Version: stateVersion, Build: build, System: runtime.GOARCH, Platform: b.launcher.platform, Image: p.root.name,
+		Version: stateVersion, Build: build, System: runtime.GOARCH, Platform: b.launcher.platform, Image: p.root.name, User: p.user,
 		Folders: strings.Join(folders, "\n"), Memory: p.memory, Overlay: p.overlayBytes,
 	}, nil
 }
@@ -65,6 +66,7 @@ func (o origin) accepts(state []byte) error {
 		{was.Version == o.Version && was.Build == o.Build, "another build of paddock made it"},
 		{was.System == o.System && was.Platform == o.Platform, "it is of another kind of machine"},
 		{was.Image == o.Image, "the image is another one now"},
+		{was.User == o.User, "its user is another one now"},
 		{was.Folders == o.Folders, "its folders are others now"},
 		{was.Memory == o.Memory && was.Overlay == o.Overlay, "its limits are others now"},
 	} {
