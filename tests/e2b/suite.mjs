@@ -403,6 +403,9 @@ describe('security', () => {
     assert.equal((await call('/paddock/setup', there, { method: 'POST', body: '{}' }))[0], 404)
     assert.equal((await call('/init', there, { method: 'POST', body: '{}' }))[0], 404)
     assert.equal((await call('/health', { 'E2b-Sandbox-Id': sbx.sandboxId }))[0], 204)
+    // No port of the machine leads to the daemon.
+    const inside = await sbx.commands.run('(exec 3<>/dev/tcp/127.0.0.1/49983) 2>/dev/null && echo open || echo closed')
+    assert.equal(inside.stdout, 'closed\n')
   })
   test('a port opens with its token only', async () => {
     const server = await sbx.commands.run('python3 -m http.server 8123', { background: true, timeoutMs: 0 })
