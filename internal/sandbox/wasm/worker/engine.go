@@ -46,10 +46,9 @@ type code interface {
 // module is one instantiated guest. It is used by one goroutine at a time.
 type module interface {
 	// call calls an export. An error means that the guest is no longer usable;
-	// it is or wraps what a function that the guest imports panicked with.
+	// it is or wraps what a function that the guest imports panicked with. Such a
+	// function may call as well, also the export that is active.
 	call(name string, args ...uint64) (uint64, error)
-	// reenter is call from within such a function.
-	reenter(name string, args ...uint64) (uint64, error)
 	// counter is what the guest counts down at its ticks; math.MaxInt32 where
 	// it does not.
 	counter() int32

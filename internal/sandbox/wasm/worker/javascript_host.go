@@ -11,7 +11,7 @@ import (
 type nested struct{ *vm }
 
 func (n nested) call(name string, args ...uint64) (uint64, error) {
-	result, err := n.reenter(name, args...)
+	result, err := n.vm.call(name, args...)
 	if err != nil {
 		panic(err) // the guest is being unwound: go on with that
 	}

@@ -104,10 +104,6 @@ func (m *nativeModule) call(name string, args ...uint64) (result uint64, err err
 	return result, err
 }
 
-func (m *nativeModule) reenter(name string, args ...uint64) (uint64, error) {
-	return m.call(name, args...)
-}
-
 // watchInterrupts watches from another goroutine: the guest itself asks nobody.
 func (m *nativeModule) watchInterrupts(soft, hard <-chan struct{}, words []word) func() bool {
 	done, left := make(chan struct{}), make(chan struct{})

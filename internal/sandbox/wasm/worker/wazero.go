@@ -128,11 +128,11 @@ type wazeroCode struct {
 
 // wazeroModule is an instantiated one.
 type wazeroModule struct {
-	ctx     *callContext
-	module  api.Module
-	ticks   api.MutableGlobal
-	stack   api.MutableGlobal
-	exports map[string]api.Function
+	ctx    *callContext
+	module api.Module
+	ticks  api.MutableGlobal
+	stack  api.MutableGlobal
+	idle   map[string][]api.Function // entries of exports that are not active
 }
 
 // lent is a memory that outlives the module.
@@ -149,7 +149,7 @@ func (c wazeroCode) instantiate(in *instance, memory *linear.Memory) (module, er
 	if err != nil {
 		return nil, fmt.Errorf("instantiating the guest: %w", err)
 	}
-	m := &wazeroModule{ctx: ctx, module: instantiated, exports: map[string]api.Function{}}
+	m := &wazeroModule{ctx: ctx, module: instantiated, idle: map[string][]api.Function{}}
 	m.ticks, _ = instantiated.ExportedGlobal(instrument.Counter).(api.MutableGlobal)
 	m.stack, _ = instantiated.ExportedGlobal("__stack_pointer").(api.MutableGlobal)
 	if m.ticks == nil || m.stack == nil {
@@ -165,25 +165,19 @@ func (wazeroCode) reserve(img *linear.Image, limit uint64) (*linear.Memory, erro
 
 func (*wazeroModule) watchInterrupts(_, _ <-chan struct{}, _ []word) func() bool { return nil }
 
+// call takes an entry that is at rest. An entry has a native stack of its own and
+// begins at its top each time: called while it is active, it would write over the
+// frames that it is to return to, and what these then do is beyond every wall.
 func (m *wazeroModule) call(name string, args ...uint64) (uint64, error) {
-	f := m.exports[name]
-	if f == nil {
-		if f = m.module.ExportedFunction(name); f == nil {
-			return 0, fmt.Errorf("the guest has no export %s", name)
-		}
-		m.exports[name] = f
-	}
-	return first(f.Call(m.ctx, args...))
-}
-
-// reenter takes a fresh entry each time, for an export that is active cannot be
-// called through the same one.
-func (m *wazeroModule) reenter(name string, args ...uint64) (uint64, error) {
-	f := m.module.ExportedFunction(name)
-	if f == nil {
+	var entry api.Function
+	if idle := m.idle[name]; len(idle) > 0 {
+		entry, m.idle[name] = idle[len(idle)-1], idle[:len(idle)-1]
+	} else if entry = m.module.ExportedFunction(name); entry == nil {
 		return 0, fmt.Errorf("the guest has no export %s", name)
 	}
-	return first(f.Call(m.ctx, args...))
+	results, err := entry.Call(m.ctx, args...)
+	m.idle[name] = append(m.idle[name], entry)
+	return first(results, err)
 }
 
 func first(results []uint64, err error) (uint64, error) {
