@@ -139,7 +139,8 @@ build_python() {
 	make -j"$jobs" libpython3.13.a Modules/_decimal/libmpdec/libmpdec.a Modules/expat/libexpat.a pybuilddir.txt
 	# shellcheck disable=SC2086
 	$cc $optimise $emulate -I../src/Include -I../src/Include/internal -I../src/Include/internal/mimalloc -I. -I"$libraries/include" -c "$glue" -o glue.o
-	$cc -mexec-model=reactor -O2 -Wl,--strip-debug -Wl,--gc-sections -z stack-size=8388608 -Wl,--stack-first -Wl,--initial-memory=20971520 \
+	# No -O here: with one, clang has wasm-opt rewrite what was linked wherever that is installed.
+	$cc -mexec-model=reactor -Wl,--strip-debug -Wl,--gc-sections -z stack-size=8388608 -Wl,--stack-first -Wl,--initial-memory=20971520 \
 		-Wl,--wrap=_Py_dup -Wl,--wrap=Hacl_Hash_SHA1_update_multi -Wl,--wrap=Hacl_Hash_SHA2_sha256_update_nblocks -Wl,--wrap=Hacl_Hash_SHA2_sha512_update_nblocks \
 		-Wl,--export=__stack_pointer glue.o libpython3.13.a \
 		Modules/_decimal/libmpdec/libmpdec.a Modules/expat/libexpat.a Modules/_hacl/libHacl_Hash_SHA2.a \
@@ -149,6 +150,9 @@ build_python() {
 	mkdir licenses && cp src/LICENSE licenses/python && cp "$libraries"/licenses/* licenses/
 	cp "$sysroot"/usr/share/doc/wasi-libc/copyright licenses/wasi-libc 2>/dev/null || true
 	mkdir tests && mv src/Lib/test tests/test
+	# What the guest for data is linked from, and compiled against.
+	mkdir -p parts/lib && cp -r src/Include parts/include && cp build/pyconfig.h parts/include/
+	(cd build && cp libpython3.13.a Modules/_decimal/libmpdec/libmpdec.a Modules/expat/libexpat.a Modules/_hacl/libHacl_Hash_SHA2.a ../parts/lib/)
 	rm -rf build src
 }
 

@@ -286,9 +286,18 @@ static int start(void)
     return 0;
 }
 
+#ifdef PADDOCK_DATA
+/* Registers the modules that the guest for data has built in beyond CPython's;
+ * guest/build/data writes it. */
+void pd_register_modules(void);
+#endif
+
 int32_t EXPORT(pd_init)(void)
 {
     PyImport_AppendInittab("_paddock", init_module);
+#ifdef PADDOCK_DATA
+    pd_register_modules();
+#endif
     return seed_sqlite() || start();
 }
 
