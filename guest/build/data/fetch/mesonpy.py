@@ -1,0 +1,2 @@
+"""See paddock_fetch."""
+from paddock_fetch import *  # noqa: F403
