@@ -160,7 +160,7 @@ func (b *base) join(sessions *session.Manager) (j joined, err error) {
 	}
 	j.secrets = b.newSessionSecrets(sessions, allowed.policy)
 	j.network = b.newNetwork(sessions, j.secrets, allowed)
-	j.tools, err = b.newTools(sessions, j.secrets.clean)
+	j.tools, err = b.newTools(sessions, j.secrets.Clean)
 	return j, err
 }
 
@@ -181,8 +181,8 @@ func (b *base) sessionConfig() session.Config {
 		Dir: b.StateDir, Backends: b.Backends, Cwd: c.Sessions.Cwd,
 		DefaultTimeout: c.Sessions.DefaultTimeout, MaxTimeout: c.Sessions.MaxTimeout, IdleTTL: c.Sessions.IdleTTL,
 		MaxPerOwner: int(c.Sessions.MaxPerClient), MaxStored: int(c.Sessions.MaxStored), Checkpoints: int(c.Sessions.MaxCheckpoints),
-		AsyncCheckpoint: c.Sessions.Checkpoint == config.AfterAnswer,
-		MemoryBytes:     c.Memory(), DiskBytes: c.Sessions.DiskBytes,
+		AsyncCheckpoint: c.Sessions.Checkpoint == config.AfterAnswer, DropOutput: !c.Sessions.KeepOutput,
+		MemoryBytes: c.Memory(), DiskBytes: c.Sessions.DiskBytes,
 		Limits: sandbox.RunLimits{Fuel: uint64(c.Policy.Fuel), StdoutBytes: c.Policy.StdoutBytes, StderrBytes: c.Policy.StderrBytes},
 		Env:    maps.Clone(c.Policy.Env), Log: b.Log, Tracer: b.telemetry.Tracer(), Life: b.life, AnswersAlways: true,
 		MaxLifetime: time.Duration(c.Sandbox.MaxLifetime) * time.Second,

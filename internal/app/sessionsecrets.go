@@ -173,8 +173,8 @@ func (g *sessionSecrets) release(owner session.Owner, id session.ID) {
 	delete(g.engines, sessionKey{owner, id})
 }
 
-// clean takes a session's values out of what is written down.
-func (g *sessionSecrets) clean(owner session.Owner, id session.ID, text []byte) ([]byte, error) {
+// Clean implements [session.Secrets].
+func (g *sessionSecrets) Clean(owner session.Owner, id session.ID, text []byte) ([]byte, error) {
 	values, err := g.engine(owner, id).Redactor()
 	if err != nil {
 		return nil, err

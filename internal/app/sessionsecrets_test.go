@@ -239,7 +239,7 @@ func TestTheJournalOfCallsHoldsNoValues(t *testing.T) {
 	state := t.TempDir()
 	_, o := keeping(t, state, "ONE")
 	c := journal.Call{Run: journal.Run{Owner: "local", Session: string(made(t, o, session.Settings{})), Execution: "e"}, Number: 1, Digest: "d"}
-	calls, err := o.openJournal(o.secrets.clean)
+	calls, err := o.openJournal(o.secrets.Clean)
 	if err != nil {
 		t.Fatal(err)
 	}

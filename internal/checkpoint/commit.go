@@ -28,6 +28,8 @@ type Note struct {
 	Waiting *history.Waiting
 	Content []byte
 	Over    bool
+	// Output is what the execution was and did; nil: it is not kept.
+	Output *Output
 }
 
 // Snapshot is a live interpreter's sandbox.Snapshotter.Snapshot. It may write the whole
@@ -94,6 +96,9 @@ func (r *Repo) Commit(ctx context.Context, n Note, live map[string]Snapshot) ([]
 		}
 	}
 	if err := d.wait(n); err != nil {
+		return d.files, err
+	}
+	if err := d.takeOutput(n); err != nil {
 		return d.files, err
 	}
 	if !d.changed && !n.Always {

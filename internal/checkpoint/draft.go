@@ -56,7 +56,7 @@ func (r *Repo) draftOver(ctx context.Context, cause string) (*draft, error) {
 	d.next.Previous = r.Head().Of
 	d.next.Owner, d.next.Session, d.next.Cause = r.c.Owner, r.c.Session, cause
 	d.next.Of, d.next.At, d.next.Label, d.next.Bytes = 0, time.Now().UTC(), "", 0
-	d.next.Execution, d.next.Language, d.next.Code = "", "", ""
+	d.next.Execution, d.next.Language, d.next.Code, d.next.Output = "", "", "", nil
 	d.next.Variables, d.next.Files = nil, nil
 	if d.next.Trees == nil {
 		d.next.Trees = map[string]blob.Ref{}

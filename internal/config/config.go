@@ -44,6 +44,7 @@ type Config struct {
 		SleepAfter                 int64 // seconds; zero: when the place is needed
 		MaxCheckpoints             int64
 		Checkpoint                 string // BeforeAnswer or AfterAnswer
+		KeepOutput                 bool
 	}
 	Logging struct {
 		Level      slog.Level

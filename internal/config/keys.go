@@ -174,6 +174,7 @@ var firstKeys = []Key{
 	define("sessions.sleep_after_seconds", "how long an unused session stays in memory; then it is on disk alone, and the next call wakes it; 0: until its place is needed", "600", count(0, 365*86400), func(c *Config) *int64 { return &c.Sessions.SleepAfter }),
 	define("sessions.max_checkpoints", "how many checkpoints a session keeps that have no label", "100", count(1, 100_000), func(c *Config) *int64 { return &c.Sessions.MaxCheckpoints }),
 	define("sessions.checkpoint", "whether a call is answered before or after what it left is safe on disk: after_answer is quicker, and what is killed in between is lost", BeforeAnswer, oneOf(BeforeAnswer, AfterAnswer), func(c *Config) *string { return &c.Sessions.Checkpoint }),
+	define("sessions.keep_output", "whether what executions print, return and display is kept with their checkpoints, and their whole code: of each stream 128 KiB, of what is displayed 4 MiB", "true", boolean(), func(c *Config) *bool { return &c.Sessions.KeepOutput }),
 
 	define("logging.level", "how much is logged to stderr", "warn", level(), func(c *Config) *slog.Level { return &c.Logging.Level }).flag("log-level").variable("PADDOCK_LOG_LEVEL"),
 	define("logging.structured", "whether the log is JSON", "false", boolean(), func(c *Config) *bool { return &c.Logging.Structured }),

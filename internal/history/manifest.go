@@ -62,6 +62,9 @@ type Manifest struct {
 	Execution string `json:"execution,omitempty"`
 	Language  string `json:"language,omitempty"`
 	Code      string `json:"code,omitempty"`
+	// Output is what the execution was and did; nil: it is not kept, or there was none. It
+	// is never changed in place.
+	Output *Output `json:"output,omitempty"`
 
 	// Record is what else there is to know of the session, for whoever finds
 	// nothing but this.
@@ -186,13 +189,18 @@ func (m *Manifest) Refs() iter.Seq[blob.Ref] {
 		if m.Waiting != nil && !yield(m.Waiting.Content) {
 			return
 		}
+		for r := range m.Output.refs() {
+			if !yield(r) {
+				return
+			}
+		}
 		m.Needs()(yield)
 	}
 }
 
 // Needs gives every blob without which the manifest is of no use. Without that of
-// its machine the files are still there, and without that of a run that waits the
-// variables, too.
+// its machine the files are still there, and without that of a run that waits, or what
+// an execution printed, the variables, too.
 func (m *Manifest) Needs() iter.Seq[blob.Ref] {
 	return func(yield func(blob.Ref) bool) {
 		for _, r := range m.Trees {

@@ -12,69 +12,78 @@ import (
 // Checkpoints lists what can be gone back to, the oldest first. It opens no
 // session and wakes none: of one that is not open here it reads what is on disk,
 // whoever has it.
-func (m *Manager) Checkpoints(owner Owner, id ID) ([]Checkpoint, error) {
+func (m *Manager) Checkpoints(owner Owner, id ID) (all []Checkpoint, err error) {
+	err = m.look(owner, id, func(c *checkpoints) (err error) {
+		all, err = c.describe()
+		return err
+	})
+	return all, err
+}
+
+// look has read look at a session's checkpoints, without opening or waking it. It may be
+// called again where somebody changes them meanwhile.
+func (m *Manager) look(owner Owner, id ID, read func(*checkpoints) error) error {
 	if err := id.check(); err != nil {
-		return nil, err
+		return err
 	}
 	k := key{owner, id}
 	s, err := m.sessions.lookup(k)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if s != nil {
 		if <-s.opened; s.openErr == nil {
-			all, err := s.checkpoints.list()
+			err := s.checkpoints.look(read)
 			if !errors.Is(err, errAsleep) {
-				return all, err
+				return err
 			}
 			<-s.turns.closed
 		}
 	}
-	return readCheckpoints(m, k)
+	return m.lookAsleep(k, read)
 }
 
-func (c *checkpoints) list() ([]Checkpoint, error) {
+func (c *checkpoints) look(read func(*checkpoints) error) error {
 	s := c.s
 	done, err := s.turns.hold()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer done()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	all, err := c.describe()
-	if err != nil {
-		return nil, unusable(err)
+	if err := read(c); err != nil {
+		return unusable(err)
 	}
-	return all, nil
+	return nil
 }
 
 // mostReadings bounds how often a line is read that somebody changes meanwhile.
 const mostReadings = 10
 
-// readCheckpoints is Checkpoints for a session that this process does not have
-// open: the one that has it may be giving some up just now.
-func readCheckpoints(m *Manager, k key) (all []Checkpoint, err error) {
+// lookAsleep is look for a session that this process does not have open: the one that has
+// it may be giving some up just now.
+func (m *Manager) lookAsleep(k key, read func(*checkpoints) error) error {
 	for range mostReadings {
 		if _, err := m.store.Read(k.stored()); err != nil {
-			return nil, err
+			return err
 		}
 		s := newSession(m, k)
 		if err := s.checkpoints.open(); err != nil {
-			return nil, unusable(err)
+			return unusable(err)
 		}
 		err := s.checkpoints.repo.Check()
 		if err == nil {
-			all, err = s.checkpoints.describe()
+			err = read(&s.checkpoints)
 		}
 		switch {
 		case err == nil:
-			return all, nil
+			return nil
 		case !errors.Is(err, fs.ErrNotExist):
-			return nil, unusable(err)
+			return unusable(err)
 		}
 	}
-	return nil, fault.New(fault.Conflict, "the checkpoints of the session %q change while they are read", k.id).WithHint("try again")
+	return fault.New(fault.Conflict, "the checkpoints of the session %q change while they are read", k.id).WithHint("try again")
 }
 
 // describe describes all that can be gone back to. The caller holds s.checkpoints.mu.

@@ -54,6 +54,9 @@ type Config struct {
 	// is made right after, before anything else happens in the session. What is
 	// killed in between is lost, although it was answered.
 	AsyncCheckpoint bool
+	// DropOutput says that nothing is kept of what executions printed, returned and
+	// displayed, and of their code the first line.
+	DropOutput bool
 	// Life is this process's, which the backends' processes inherit; the Manager
 	// does not close it. Nil: no process is started that could outlive this one.
 	Life *Life

@@ -56,8 +56,9 @@ func (r *run) keep(live map[string]sandbox.Instance, res *Result) {
 	}
 	if s.manager.config.AsyncCheckpoint {
 		r.noteChanges(res)
+		out := r.output(res)
 		t.later = func() {
-			if _, err := r.checkpointOver(live); err != nil {
+			if _, err := r.checkpointOver(live, out); err != nil {
 				s.addNotice(r.noticeNotSaved(err))
 			} else if told := s.checkpoints.noteMissing(); told != "" {
 				s.addNotice(told)
@@ -65,7 +66,7 @@ func (r *run) keep(live map[string]sandbox.Instance, res *Result) {
 		}
 		return
 	}
-	changes, err := r.checkpointOver(live)
+	changes, err := r.checkpointOver(live, r.output(res))
 	res.Changes = changes
 	switch {
 	case err == nil:
@@ -86,8 +87,9 @@ func (r *run) noteChanges(res *Result) {
 }
 
 // checkpointOver makes the checkpoint of a run that is over.
-func (r *run) checkpointOver(live map[string]sandbox.Instance) ([]Change, error) {
+func (r *run) checkpointOver(live map[string]sandbox.Instance, out *checkpoint.Output) ([]Change, error) {
 	n := r.p.note(r.t)
+	n.Output = out
 	n.Over = r.s.suspension.isIn(r.p.runtime.Name)
 	return r.checkpoint(n, live)
 }

@@ -73,6 +73,9 @@ type Secrets interface {
 	// Variables are what a session's programs have in their environment. It should be
 	// cheap.
 	Variables(owner Owner, id ID) (map[string]string, error)
+	// Clean takes the values of a session's secrets out of what is written down of it.
+	// Where it cannot know them all it is an error.
+	Clean(owner Owner, id ID, text []byte) ([]byte, error)
 }
 
 // Observer hears what happens in sessions. Its methods are called from many goroutines.

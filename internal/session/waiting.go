@@ -85,7 +85,7 @@ func (r *run) wait(exit sandbox.Exit, reasons map[int]string, wall time.Duration
 	}
 	if err == nil {
 		n := r.p.note(t)
-		n.Content = content
+		n.Content, n.Output = content, r.output(&res)
 		if !keeps(r.in) { // the program waits on in its machine, as that is saved
 			n.Save, n.MachineMoved = s.residence.saver(), true
 		}

@@ -92,6 +92,7 @@ type Secrets struct {
 	OnChoose    func(owner session.Owner, wish *[]string) ([]string, error)
 	OnGive      func(owner session.Owner, id session.ID, names []string, parent session.ID) error
 	OnVariables func(owner session.Owner, id session.ID) (map[string]string, error)
+	OnClean     func(owner session.Owner, id session.ID, text []byte) ([]byte, error)
 }
 
 // Choose implements [session.Secrets].
@@ -116,4 +117,12 @@ func (s *Secrets) Variables(owner session.Owner, id session.ID) (map[string]stri
 		return nil, nil
 	}
 	return s.OnVariables(owner, id)
+}
+
+// Clean implements [session.Secrets].
+func (s *Secrets) Clean(owner session.Owner, id session.ID, text []byte) ([]byte, error) {
+	if s.OnClean == nil {
+		return text, nil
+	}
+	return s.OnClean(owner, id, text)
 }
