@@ -8,7 +8,11 @@ export class HostError extends Error {}
 export const view = (data) => data instanceof ArrayBuffer ? new Uint8Array(data) : new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
 
 export function makeHost(call) {
-  const send = (message, payload) => payload === undefined ? call(stringify(message)) : call(stringify(message), payload);
+  const send = (message, payload) => {
+    const answer = payload === undefined ? call(stringify(message)) : call(stringify(message), payload);
+    if (answer === "!interrupted") for (;;); // the engine asks the host in a loop, and throws what nothing catches
+    return answer;
+  };
   const fail = (answer) => {
     const error = new HostError(answer.slice(1));
     error.code = answer.slice(1);

@@ -67,10 +67,15 @@ func hostInterrupt(in *instance, stack []uint64) {
 	stack[0] = 0
 	if in.script.draining {
 		stack[0] = 1
-	} else if in.script.exiting || in.ends.Control.Level() == serve.Interrupted && in.raised == 0 {
+	} else if in.script.exiting || in.interruptDue() {
 		in.raised++
 		stack[0] = 1
 	}
+}
+
+// interruptDue reports whether QuickJS has yet to throw the run's interrupt.
+func (in *instance) interruptDue() bool {
+	return in.ends.Control.Level() == serve.Interrupted && in.raised == 0
 }
 
 // boot starts the engine and evaluates the driver. The state is the driver's

@@ -50,6 +50,9 @@ func hostCall(in *instance, stack []uint64) {
 			answer = in.script.serve(asked, payload)
 		}
 	}
+	if in.interruptDue() { // a program that does much in each call of the host is rarely asked otherwise
+		answer = "!interrupted"
+	}
 	var value uint64
 	var err error
 	if asked.Raw && answer[0] == '=' {
