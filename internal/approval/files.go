@@ -193,14 +193,27 @@ func (s *Store) warn(n name, err error) {
 	s.options.Log.Warn("an approval cannot be read", "approval", n.id, "cause", fault.CauseOf(err))
 }
 
-// folders are those of the owners who have approvals.
+// folders are those of the owners. One that is empty may have its first approval under its
+// lock just now.
 func (s *Store) folders() (all []string, err error) {
-	names, err := s.names(context.Background(), "")
-	for _, n := range names {
-		all = append(all, n.folder)
+	if s.dir == "" {
+		names, err := s.names(context.Background(), "")
+		for _, n := range names {
+			all = append(all, n.folder)
+		}
+		slices.Sort(all)
+		return slices.Compact(all), err
 	}
-	slices.Sort(all)
-	return slices.Compact(all), err
+	entries, err := s.options.Files.ReadDir(s.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			all = append(all, e.Name())
+		}
+	}
+	return all, err
 }
 
 // makeRoom removes what is over for too long, and refuses one pending approval too many.

@@ -247,9 +247,14 @@ func TestAskingAtOnceMakesOne(t *testing.T) {
 func TestWaitersHearOfDecisions(t *testing.T) {
 	dir := t.TempDir()
 	here, there := approval.Open(dir, approval.Options{}), approval.Open(dir, approval.Options{})
-	a := request(t, here, asked())
-	for name, s := range map[string]*approval.Store{"in this process": here, "in another": there} {
-		t.Run(name, func(t *testing.T) {
+	for _, way := range []struct {
+		name string
+		by   *approval.Store
+	}{{"in this process", here}, {"in another", there}} {
+		t.Run(way.name, func(t *testing.T) {
+			r := asked()
+			r.Execution = way.name
+			a := request(t, here, r)
 			done := make(chan approval.Approval, 1)
 			go func() {
 				got, err := here.Wait(t.Context(), "local", a.ID)
@@ -258,9 +263,7 @@ func TestWaitersHearOfDecisions(t *testing.T) {
 				}
 				done <- got
 			}()
-			if s == here {
-				decide(t, s, a, true)
-			} // the other one finds it decided
+			decide(t, way.by, a, true)
 			if got := <-done; got.State != approval.Granted {
 				t.Errorf("it is %v", got.State)
 			}

@@ -180,6 +180,7 @@ func readOfUnited(t *testing.T) Config {
 	want.Sessions.MaxPerClient, want.Sessions.MemoryBytes = 5, 1<<30
 	want.Sessions.DiskBytes, want.Sessions.IdleTTL = 512<<20, 24*time.Hour
 	want.Sessions.MaxStored, want.Sessions.SleepAfter, want.Sessions.MaxCheckpoints, want.Sessions.Checkpoint = 10_000, 600, 100, BeforeAnswer
+	want.Sessions.KeepOutput = true
 	want.Logging.Level, want.Logging.Structured = slog.LevelInfo, true
 	want.Policy.Fuel, want.Policy.MemoryBytes = 10e9, 128<<20
 	want.Policy.StdoutBytes, want.Policy.StderrBytes = 2e6, 1<<20
