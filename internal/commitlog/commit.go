@@ -53,6 +53,9 @@ func (l *Log) Commit(writes []blob.Write) error {
 			continue
 		case w.Remove:
 			e.kind = kindForget
+			if err := l.syncPut(name); err != nil {
+				return blob.Explain(err, "writing a part of the state")
+			}
 		case !w.Deferred:
 			e.kind, now = kindPut, append(now, w)
 		}

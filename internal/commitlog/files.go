@@ -80,6 +80,11 @@ func (l *Log) list(dir string, all listing) {
 
 // Remove removes a file. The log forgets it with the next sync, at SyncDir at the latest.
 func (f files) Remove(name string) error {
+	if in, err := f.log.name(name); err == nil {
+		if err := f.log.syncPut(in); err != nil {
+			return err
+		}
+	}
 	was, err := f.log.forgetSoon(name)
 	if err != nil {
 		return err
@@ -95,6 +100,11 @@ func (f files) Remove(name string) error {
 func (f files) Rename(from, to string) error {
 	if name, err := f.log.name(from); err == nil && f.log.holds(name) {
 		if err := f.log.settle([]string{name}); err != nil {
+			return err
+		}
+	}
+	if name, err := f.log.name(to); err == nil {
+		if err := f.log.syncPut(name); err != nil {
 			return err
 		}
 	}
@@ -140,6 +150,22 @@ func (l *Log) holds(name string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.heldLocked(name)
+}
+
+// syncPut syncs the content of a file whose log is about to forget it because it is removed
+// or replaced. A power cut may come when the log has forgotten it and the folder still has
+// its name: then it has to be whole. A deferred file was synced before it got its name.
+func (l *Log) syncPut(name string) error {
+	l.mu.Lock()
+	h := l.holders[name]
+	l.mu.Unlock()
+	if h == nil || h.deferred {
+		return nil
+	}
+	if err := l.syncFiles([]string{name}, nil); err == nil {
+		return nil
+	}
+	return l.persist([]string{name})
 }
 
 // forgetSoon has the log not hold a file any more, also after a power cut once
