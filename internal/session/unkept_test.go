@@ -175,18 +175,18 @@ func (b *watching) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Instan
 // What a program has open would be what lay there before the files were changed and
 // brought back.
 func TestInterpretersOpenTheirFilesAnewAfterGoingBackFailed(t *testing.T) {
-	dir := t.TempDir()
-	disk, err := blobtest.New(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := &watching{Fake: sandboxtest.NewFake(sandboxtest.FakeConfig{Name: "watching"})}
-	m := manager(t, session.Config{Dir: dir, Files: disk, Backends: []sandbox.Backend{b}}, sandboxtest.FakeConfig{})
-	id := create(t, m, alice, "")
-	execute(t, m, id, "write('a', '1')")
-	execute(t, m, id, "write('a', '2')")
 	for name, torn := range map[string]bool{"at once": false, "by the next call": true} {
 		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			disk, err := blobtest.New(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b := &watching{Fake: sandboxtest.NewFake(sandboxtest.FakeConfig{Name: "watching"})}
+			m := manager(t, session.Config{Dir: dir, Files: disk, Backends: []sandbox.Backend{b}}, sandboxtest.FakeConfig{})
+			id := create(t, m, alice, "")
+			execute(t, m, id, "write('a', '1')")
+			execute(t, m, id, "write('a', '2')")
 			failed := false
 			disk.SetFault(func(op blobtest.Op) error {
 				if failed = failed || keeps(op); keeps(op) || failed && torn && fetches(op) {
