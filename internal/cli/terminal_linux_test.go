@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -210,6 +211,22 @@ func TestRunAtATerminalWithoutAProgramIsAREPL(t *testing.T) {
 	if text := a.ends(0); strings.Contains(text, "error") {
 		t.Errorf("it says %q", text)
 	}
+}
+
+func TestTopAtATerminalIsDrawnAgainUntilASignal(t *testing.T) {
+	state := t.TempDir()
+	busy := startAtTerminal(t, state, "run", "--name", "busy", "-c", "print('loo' + 'ping', flush=True)\nwhile True: pass")
+	busy.until(`looping`)
+	top := startAtTerminal(t, state, "top")
+	for range 2 {
+		top.until(`ID +STATE +CPU(.|\n)*running(.|\n)*busy`)
+	}
+	if err := top.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	top.ends(0)
+	busy.types("\x03")
+	busy.until(`was stopped: cancelled`)
 }
 
 func TestWhoStartedAProgramIsAskedAtTheTerminal(t *testing.T) {
