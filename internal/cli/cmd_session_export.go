@@ -13,6 +13,8 @@ import (
 
 	"paddock/internal/atomicfile"
 	"paddock/internal/fault"
+	"paddock/internal/notebook"
+	"paddock/internal/sandbox"
 	"paddock/internal/session"
 )
 
@@ -27,11 +29,14 @@ func (cmd sessionCommand) exportCommand() *cobra.Command {
 		Long: `Writes a session, with its variables and files as they are now, as one archive
 that paddock session import takes, here or on another machine. It goes to
 FILE, which is the user's alone and is there whole or not at all, or to stdout. With
---format zip or tar it is an archive of the files alone, for other programs.
+--format zip or tar it is an archive of the files alone, for other programs, and with
+--format ipynb a Jupyter notebook of what was executed, with what that printed and
+displayed, also of what was undone.
 
 Exit codes: 0 done, 1 failed or no such session, 2 wrong usage.`,
 		Example: `  paddock session export s-… work.paddock
-  paddock session export s-… | ssh elsewhere paddock session import -`,
+  paddock session export s-… | ssh elsewhere paddock session import -
+  paddock session export s-… --format ipynb work.ipynb`,
 		Args: count(1, 2, "the id of a session"),
 		RunE: func(c *cobra.Command, args []string) error {
 			file := standard
@@ -41,21 +46,31 @@ Exit codes: 0 done, 1 failed or no such session, 2 wrong usage.`,
 			return cmd.exportSession(c, &t, file, format)
 		},
 	}
-	c.Flags().StringVar(&format, "format", "paddock", "the `FORMAT` of the archive: paddock, zip or tar")
+	c.Flags().StringVar(&format, "format", "paddock", "the `FORMAT`: paddock, zip, tar or ipynb")
 	principalFlag(c, &t.principal)
 	return c
 }
 
 func (cmd sessionCommand) exportSession(c *cobra.Command, t *target, file, format string) error {
-	if format != "paddock" && formats[format] == nil {
-		return usage("there is no format %.100q", format).WithHint("name one of paddock, zip, tar")
+	if format != "paddock" && format != "ipynb" && formats[format] == nil {
+		return usage("there is no format %.100q", format).WithHint("name one of paddock, zip, tar, ipynb")
 	}
-	if file == standard && person(cmd.stdout) {
+	if file == standard && format != "ipynb" && person(cmd.stdout) {
 		return usage("an archive is nothing for a terminal").WithHint("name a FILE, or send stdout to one")
 	}
 	return cmd.withSession(c, t, func(ctx context.Context, m *session.Manager, o session.Owner) error {
 		export := func(w io.Writer) error { return m.Export(ctx, o, t.id, w) }
-		if format != "paddock" {
+		switch format {
+		case "paddock":
+		case "ipynb":
+			all, err := m.Executions(o, t.id)
+			if err != nil {
+				return err
+			}
+			export = func(w io.Writer) error {
+				return notebook.Write(w, all, func(e session.Execution) ([]sandbox.Display, error) { return m.Displays(o, t.id, e) })
+			}
+		default:
 			export = func(w io.Writer) error { return packFiles(ctx, m, o, t.id, format, w) }
 		}
 		if file != standard {
