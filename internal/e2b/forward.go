@@ -51,7 +51,7 @@ type visitKey struct{}
 func (s *Server) serveSandbox(w http.ResponseWriter, r *http.Request) {
 	b, port, err := s.target(r)
 	if err == nil {
-		err = s.permit(r, b, port)
+		err = s.permit(r, b.id, port)
 	}
 	if err == nil {
 		err = s.config.Alive(b.owner)
@@ -227,8 +227,12 @@ func (s *Server) target(r *http.Request) (*sandbox, uint16, error) {
 		}
 	}
 	id, _, _ = strings.Cut(id, "-")
-	if b := s.find(id); b != nil {
+	b := s.find(id)
+	if b != nil {
 		return b, uint16(port), nil
+	}
+	if err := s.permit(r, id, uint16(port)); err != nil {
+		return nil, 0, err // as of one that is there
 	}
 	return nil, 0, errGone
 }
@@ -250,11 +254,12 @@ func (s *Server) signedFor(r *http.Request) (*sandbox, error) {
 	return nil, errBadToken
 }
 
-// permit decides whether a request has what opens its sandbox.
-func (s *Server) permit(r *http.Request, b *sandbox, port uint16) error {
-	own := s.envdToken(b.id)
+// permit decides whether a request has what opens its sandbox, which need not be there any
+// more.
+func (s *Server) permit(r *http.Request, id string, port uint16) error {
+	own := s.envdToken(id)
 	if port != envdPort {
-		if same(r.Header.Get("E2b-Traffic-Access-Token"), s.trafficToken(b.id)) || same(r.Header.Get("X-Access-Token"), own) {
+		if same(r.Header.Get("E2b-Traffic-Access-Token"), s.trafficToken(id)) || same(r.Header.Get("X-Access-Token"), own) {
 			return nil
 		}
 		return errBadToken

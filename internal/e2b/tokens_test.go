@@ -64,11 +64,31 @@ func TestASignedRequestFindsItsSandboxAlone(t *testing.T) {
 		r := httptest.NewRequest("GET", test.url, nil)
 		b, port, err := s.target(r)
 		if err == nil {
-			err = s.permit(r, b, port)
+			err = s.permit(r, b.id, port)
 		}
 		expect.Equal(t, name, err, test.why)
 		if err == nil {
 			expect.Equal(t, name, b.owner, test.owner)
 		}
+	}
+}
+
+// Who has no token of a sandbox does not learn whether it is there.
+func TestASandboxThatIsGoneIsToldToItsOwnToken(t *testing.T) {
+	s := newServer(t, record{ID: "one", Owner: "a", Session: "s1"})
+	for name, test := range map[string]struct {
+		token string
+		why   error
+	}{
+		"its own":    {s.envdToken("gone"), errGone},
+		"none":       {"", errBadToken},
+		"another's":  {s.envdToken("one"), errBadToken},
+		"for a port": {s.trafficToken("gone"), errBadToken},
+	} {
+		r := httptest.NewRequest("POST", "/process.Process/List", nil)
+		r.Header.Set(idHeader, "gone")
+		r.Header.Set("X-Access-Token", test.token)
+		_, _, err := s.target(r)
+		expect.Equal(t, name, err, test.why)
 	}
 }

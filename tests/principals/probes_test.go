@@ -66,6 +66,35 @@ var routes = map[string]string{
 		GET /api/v1/sessions/
 		GET /api/v1/sessions/{machine}
 		PUT /api/v1/sessions/{machine}/previews`,
+	"e2bPath": `
+		GET /e2b/sandboxes/{e2b}
+		GET /e2b/sandboxes/{e2b}/metrics
+		GET /e2b/sandboxes/{e2b}/logs
+		GET /e2b/v2/sandboxes/{e2b}/logs
+		GET /e2b/v2/sandboxes?metadata=about%3Dsomething
+		GET /e2b/sandboxes/metrics?sandbox_ids={e2b}
+		GET /e2b/snapshots?sandboxID={e2b}
+		POST /e2b/sandboxes {"templateID":"{snapshot}"}
+		POST /e2b/sandboxes/{e2b}/connect {"timeout":60}
+		POST /e2b/sandboxes/{e2b}/resume {"timeout":60}
+		POST /e2b/sandboxes/{e2b}/timeout {"timeout":1}
+		POST /e2b/sandboxes/{e2b}/refreshes {"duration":1}
+		POST /e2b/sandboxes/{e2b}/pause
+		POST /e2b/sandboxes/{e2b}/fork {}
+		POST /e2b/sandboxes/{e2b}/snapshots {}
+		DELETE /e2b/sandboxes/{e2b}
+		DELETE /e2b/templates/{snapshot}
+		GET /e2b/files?path=/etc/hostname | E2b-Sandbox-Id: {e2b} | E2b-Sandbox-Port: 49983
+		POST /e2b/files?path=/tmp/x | E2b-Sandbox-Id: {e2b} | E2b-Sandbox-Port: 49983
+		POST /e2b/process.Process/List {} | E2b-Sandbox-Id: {e2b} | E2b-Sandbox-Port: 49983
+		GET / | E2b-Sandbox-Id: {e2b} | E2b-Sandbox-Port: 8000
+		GET /e2b/ | E2b-Sandbox-Id: {e2b} | E2b-Sandbox-Port: 8000
+		GET /e2b/ | E2b-Sandbox-Id: {e2b} | E2b-Sandbox-Port: 8000 | E2b-Traffic-Access-Token: x`,
+	"e2bFiles": `
+		GET /files?path=/etc/hostname | E2b-Sandbox-Id: {e2b}
+		GET /files?path=/etc/hostname&signature=v1_x | E2b-Sandbox-Id: {e2b}
+		HEAD /files?path=/etc/hostname&signature=v1_x
+		POST /files?path=/tmp/x&signature=v1_x | E2b-Sandbox-Id: {e2b}`,
 	"wellKnown": `
 		GET /.well-known/oauth-protected-resource?session={session}`,
 	"wellKnown+c.Path": `

@@ -202,6 +202,22 @@ until (exec 3<>/dev/tcp/127.0.0.1/8000) 2>/dev/null; do :; done`})
 	if !strings.Contains(got.body, "started") {
 		w.t.Fatalf("a sandbox: %d %s", got.status, got.body)
 	}
+	w.makeE2B()
+}
+
+// makeE2B makes a sandbox as E2B's clients do, with a file, and a snapshot of it.
+func (w *server) makeE2B() {
+	w.t.Helper()
+	for _, one := range []struct{ name, line, key string }{
+		{"e2b", "POST /e2b/sandboxes", "sandboxID"}, {"snapshot", "POST /e2b/sandboxes/{e2b}/snapshots", "snapshotID"},
+	} {
+		got := w.send(w.a, request{line: one.line, body: `{"templateID": "base", "metadata": {"about": "` + marker + `"}}`}, w.ids)
+		var made map[string]any
+		if err := json.Unmarshal([]byte(got.body), &made); err != nil || got.status != http.StatusCreated {
+			w.t.Fatalf("%s: %d %s", one.line, got.status, got.body)
+		}
+		w.id(one.name, made, one.key)
+	}
 }
 
 // makeWaiting makes a task whose execution waits for an approval, and another execution
