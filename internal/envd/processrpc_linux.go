@@ -269,8 +269,18 @@ func (s *Server) sendSignal(_ *http.Request, q *signalRequest) (*nothing, *conne
 	case err != nil:
 		return nil, failed(internalError, "error sending signal: %v", err)
 	}
+	if sig == syscall.SIGKILL {
+		select {
+		case <-p.over:
+		case <-time.After(mostKilling):
+		}
+	}
 	return &nothing{}, nil
 }
+
+// mostKilling is how long the answer to a SIGKILL waits for the end of the process, so that
+// the next request does not find it.
+const mostKilling = 2 * time.Second
 
 func (s *Server) update(_ *http.Request, q *updateRequest) (*nothing, *connectError) {
 	p, refused := s.processes.living(q.Process)
