@@ -81,6 +81,10 @@ type about struct {
 	// FirstLineOnly says that of the code only the first line was kept, and no output.
 	FirstLineOnly bool   `json:"first_line_only,omitempty"`
 	Notice        string `json:"notice,omitempty"`
+	// Refused, Told and Waiting are what the execution's result said of it as well.
+	Refused string   `json:"refused,omitempty"`
+	Told    string   `json:"told,omitempty"`
+	Waiting []string `json:"waiting,omitempty"`
 }
 
 // editorTag has VS Code show a cell in another language than the notebook's.
@@ -140,12 +144,20 @@ var magics = map[string]string{
 	"typescript": "%%script node --input-type=module-typescript -\n",
 }
 
+// editorLanguage is what VS Code calls a language.
+func editorLanguage(language string) string {
+	if language == "bash" {
+		return "shellscript"
+	}
+	return language
+}
+
 var idPattern = regexp.MustCompile(`^[a-zA-Z0-9-_]{1,64}$`)
 
 func cellOf(e session.Execution, n int, language string, shown []sandbox.Display) cell {
 	c := cell{
 		Type: "code", ID: e.ID, Outputs: []any{}, Source: e.Code,
-		Metadata: cellMetadata{Paddock: about{e.ID, e.Checkpoint, !e.Kept, e.Notice}},
+		Metadata: cellMetadata{Paddock: about{e.ID, e.Checkpoint, !e.Kept, e.Notice, e.Refused, e.Told, e.Waiting}},
 	}
 	if !idPattern.MatchString(c.ID) {
 		c.ID = fmt.Sprintf("cell-%d", n+1)
@@ -154,12 +166,16 @@ func cellOf(e session.Execution, n int, language string, shown []sandbox.Display
 		c.Count = &e.Number
 	}
 	if e.Language != language && e.Language != "" {
-		c.Metadata.VSCode = &editorTag{e.Language}
+		c.Metadata.VSCode = &editorTag{editorLanguage(e.Language)}
 		if language == "python" {
 			c.Source = magics[e.Language] + c.Source
 		}
 	}
-	for _, s := range []stream{{"stream", "stdout", e.Stdout}, {"stream", "stderr", e.Stderr}} {
+	stderr := e.Stderr
+	if e.Error != nil { // whose traceback is at the end of stderr as well
+		stderr = strings.TrimSuffix(stderr, e.Error.Traceback)
+	}
+	for _, s := range []stream{{"stream", "stdout", e.Stdout}, {"stream", "stderr", stderr}} {
 		if s.Text != "" {
 			c.Outputs = append(c.Outputs, s)
 		}
@@ -167,7 +183,12 @@ func cellOf(e session.Execution, n int, language string, shown []sandbox.Display
 	for k, d := range shown {
 		data := map[string]any{}
 		if d.Data != nil {
-			data[d.MIME] = value(d.MIME, d.Data)
+			kind, _, _ := strings.Cut(d.MIME, ";")
+			if v := valueOf(kind, d.Data); v != nil {
+				data[kind] = v
+			} else {
+				data["text/plain"] = fmt.Sprintf("[%d bytes that are not %s]", len(d.Data), kind)
+			}
 		} else {
 			data["text/plain"] = missing(e, k, d.MIME)
 		}
@@ -192,14 +213,18 @@ func missing(e session.Execution, k int, mime string) string {
 
 // failureOf is how an execution failed; nil: it did not, or it is not known.
 func failureOf(e session.Execution) *failure {
+	stopped := e.Kept && !e.Success && e.Cause != sandbox.Exited.String() && e.Cause != sandbox.Waiting.String()
 	switch {
 	case e.Error != nil:
 		f := &failure{Type: "error", Name: e.Error.Type, Value: e.Error.Message, Traceback: []string{}}
+		if stopped {
+			f.Value += "; the program was stopped: " + e.Cause
+		}
 		if text := strings.TrimRight(e.Error.Traceback, "\n"); text != "" {
 			f.Traceback = strings.Split(text, "\n")
 		}
 		return f
-	case e.Kept && !e.Success && e.Cause != sandbox.Exited.String() && e.Cause != sandbox.Waiting.String():
+	case stopped:
 		return &failure{Type: "error", Name: "Stopped", Value: "the program was stopped: " + e.Cause, Traceback: []string{}}
 	case e.Kept && e.ExitCode != 0:
 		return &failure{Type: "error", Name: "SystemExit", Value: fmt.Sprint(e.ExitCode), Traceback: []string{}}
@@ -207,14 +232,20 @@ func failureOf(e session.Execution) *failure {
 	return nil
 }
 
-// value is a display's data as a notebook has it: a text, a value of JSON, or base64.
-func value(mime string, data []byte) any {
-	kind, _, _ := strings.Cut(mime, ";")
+// valueOf is a display's data as a notebook has it: a text, a value of JSON, or base64; nil:
+// it is not what its type says.
+func valueOf(kind string, data []byte) any {
 	switch {
-	case (kind == "application/json" || strings.HasSuffix(kind, "+json")) && json.Valid(data):
-		return json.RawMessage(data)
-	case (strings.HasPrefix(kind, "text/") || strings.HasSuffix(kind, "+xml") || kind == "application/javascript") && utf8.Valid(data):
-		return string(data)
+	case kind == "application/json" || strings.HasSuffix(kind, "+json"):
+		if json.Valid(data) {
+			return json.RawMessage(data)
+		}
+		return nil
+	case strings.HasPrefix(kind, "text/") || strings.HasSuffix(kind, "+xml") || kind == "application/javascript":
+		if utf8.Valid(data) {
+			return string(data)
+		}
+		return nil
 	}
 	return base64.StdEncoding.EncodeToString(data)
 }

@@ -59,7 +59,7 @@ func TestASessionReadsAsANotebook(t *testing.T) {
 		"stdout":"1\n","stderr":"w\n","result":"2","success":true,"cause":"exited","displays":[{"mime":"image/png","size":3,"kept":true},
 		{"mime":"text/html","size":4,"kept":true},{"mime":"application/vnd.vega+json","size":7,"kept":true},{"mime":"image/png","size":9000000}]}`)
 	second := execution(t, `{"execution_id":"x-2","checkpoint":"3","language":"bash","kept":true,"number":2,"code":"false","cause":"exited","exit_code":1}`)
-	third := execution(t, `{"execution_id":"x-3","checkpoint":"4","language":"python","kept":true,"number":3,"code":"1/0","cause":"exited","exit_code":1,
+	third := execution(t, `{"execution_id":"x-3","checkpoint":"4","language":"python","kept":true,"number":3,"code":"1/0","cause":"exited","exit_code":1,"stderr":"w\nTraceback:\n  line 1\n",
 		"error":{"type":"ZeroDivisionError","message":"division by zero","traceback":"Traceback:\n  line 1\n"}}`)
 	fourth := execution(t, `{"execution_id":"not an id","checkpoint":"5","language":"python","kept":true,"code":"while True: pass","cause":"timeout","exit_code":1}`)
 	book := written(t, map[string][]sandbox.Display{"x-1": {
@@ -84,9 +84,10 @@ func TestASessionReadsAsANotebook(t *testing.T) {
 		{`{"text/plain":"[image/png of 9000000 bytes, which was not kept]"}`, []any{"cells", 0, "outputs", 5, "data"}},
 		{`{"data":{"text/plain":"2"},"execution_count":1,"metadata":{},"output_type":"execute_result"}`, []any{"cells", 0, "outputs", 6}},
 		{`"%%bash\nfalse"`, []any{"cells", 1, "source"}},
-		{`"bash"`, []any{"cells", 1, "metadata", "vscode", "languageId"}},
+		{`"shellscript"`, []any{"cells", 1, "metadata", "vscode", "languageId"}},
 		{`{"ename":"SystemExit","evalue":"1","output_type":"error","traceback":[]}`, []any{"cells", 1, "outputs", 0}},
-		{`{"ename":"ZeroDivisionError","evalue":"division by zero","output_type":"error","traceback":["Traceback:","  line 1"]}`, []any{"cells", 2, "outputs", 0}},
+		{`{"ename":"ZeroDivisionError","evalue":"division by zero","output_type":"error","traceback":["Traceback:","  line 1"]}`, []any{"cells", 2, "outputs", 1}},
+		{`"w\n"`, []any{"cells", 2, "outputs", 0, "text"}},
 		{`"cell-4"`, []any{"cells", 3, "id"}},
 		{`null`, []any{"cells", 3, "execution_count"}},
 		{`{"ename":"Stopped","evalue":"the program was stopped: timeout","output_type":"error","traceback":[]}`, []any{"cells", 3, "outputs", 0}},
@@ -108,6 +109,21 @@ func TestWhatWasNotKeptIsSaid(t *testing.T) {
 	book := written(t, nil, execution(t, `{"execution_id":"x-1","checkpoint":"2","language":"python","code":"first = 1"}`))
 	expect.Equal(t, "about", text(t, book, "cells", 0, "metadata", "paddock"), `{"checkpoint":"2","execution_id":"x-1","first_line_only":true}`)
 	expect.Equal(t, "outputs", text(t, book, "cells", 0, "outputs"), "[]")
+}
+
+func TestADisplayIsWhatItsTypeSaysOrIsSaidNotToBe(t *testing.T) {
+	e := execution(t, `{"execution_id":"x-1","language":"python","kept":true,"code":"1"}`)
+	book := written(t, map[string][]sandbox.Display{"x-1": {
+		{MIME: "text/plain; charset=utf-8", Data: []byte("é")}, {MIME: "application/json", Data: []byte("{")}, {MIME: "text/html", Data: []byte{0xff}},
+	}}, e)
+	for k, want := range []string{`{"text/plain":"é"}`, `{"text/plain":"[1 bytes that are not application/json]"}`, `{"text/plain":"[1 bytes that are not text/html]"}`} {
+		expect.Equal(t, "data", text(t, book, "cells", 0, "outputs", k, "data"), want)
+	}
+}
+
+func TestAProgramThatWasStoppedSaysWhy(t *testing.T) {
+	e := execution(t, `{"execution_id":"x-1","language":"python","kept":true,"code":"1","cause":"timeout","exit_code":1,"error":{"type":"KeyboardInterrupt","message":"the program was interrupted"}}`)
+	expect.Equal(t, "evalue", text(t, written(t, nil, e), "cells", 0, "outputs", 0, "evalue"), `"the program was interrupted; the program was stopped: timeout"`)
 }
 
 func TestADisplayThatCannotBeReadIsAnError(t *testing.T) {
