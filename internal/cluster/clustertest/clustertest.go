@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -75,10 +76,16 @@ func (s *Servers) Leader(stream string) int {
 	return -1
 }
 
+// Len is how many servers there are.
+func (s *Servers) Len() int { return len(s.configs) }
+
+// URLs are where nodes reach them, as nats.Connect has it.
+func (s *Servers) URLs() string { return strings.Join(s.urls, ",") }
+
 // Connect connects to the servers, until the test ends.
 func (s *Servers) Connect() *nats.Conn {
 	s.t.Helper()
-	nc, err := nats.Connect(strings.Join(s.urls, ","), nats.MaxReconnects(-1), nats.ReconnectWait(1e7))
+	nc, err := nats.Connect(s.URLs(), nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond))
 	if err != nil {
 		s.t.Fatal(err)
 	}
