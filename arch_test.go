@@ -37,7 +37,7 @@ var mayImport = map[string][]string{
 	"internal/blob/blobtest":               {"internal/blob"},
 	"internal/archive":                     {"internal/fault", "internal/iolimit"},
 	"internal/archive/archivetest":         {},
-	"internal/cluster":                     {"internal/fault"},
+	"internal/cluster":                     {"internal/blob", "internal/fault"},
 	"internal/cluster/clustertest":         {"internal/cluster/natsserver"},
 	"internal/cluster/natsserver":          {"internal/fault"},
 	"internal/checkpoint":                  {"internal/blob", "internal/fault", "internal/history", "internal/sandbox", "internal/workspace"},
