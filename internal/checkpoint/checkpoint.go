@@ -70,6 +70,9 @@ type Config struct {
 	// bytes is what a saved machine has of them on disk; zero: there was none.
 	Littered func(bytes int64)
 	Log      *slog.Logger // names the session
+	// Commit makes a checkpoint last, and calls Local once; after an error the checkpoint is
+	// not there, and what it adds is in the next one again. Nil: Local alone does.
+	Commit func(context.Context, Committing) error
 }
 
 // Repo is what of a session is on disk. It is for one goroutine at a time.

@@ -246,7 +246,7 @@ func (d *draft) persist(ctx context.Context) error {
 	}
 	d.next.Record, d.next.Bytes = record, d.bytes
 	dropped := k.droppedBy(&d.next)
-	if err := k.line.Append(&d.next, dropped, func(writes ...blob.Write) error { return d.batch.Commit(ctx, writes...) }); err != nil {
+	if err := k.line.Append(&d.next, dropped, func(writes ...blob.Write) error { return d.commit(ctx, dropped, writes) }); err != nil {
 		return err
 	}
 	head, was := d.next, k.head
