@@ -145,7 +145,7 @@ var mayImport = map[string][]string{
 	"tests/service":                        {},
 	"tests/tools":                          {},
 	"tests/waiting":                        {},
-	"internal/web":                         {"internal/auth", "internal/fault", "internal/textsafe"},
+	"internal/web":                         {"internal/auth", "internal/fault", "internal/iolimit", "internal/textsafe"},
 	"internal/web/approvals":               {"internal/approval", "internal/auth", "internal/fault", "internal/web"},
 	"internal/web/files":                   {"internal/table", "internal/auth", "internal/archive", "internal/fault", "internal/session", "internal/web", "internal/workspace", "internal/atomicfile", "internal/privatefile"},
 	"internal/web/preview":                 {"internal/table", "internal/auth", "internal/fault", "internal/sandbox", "internal/session", "internal/web", "internal/atomicfile"},

@@ -34,6 +34,7 @@ func (env *Env) WebConfig(dev bool) (wc web.Config, local *LocalUser, err error)
 		MaxBodyBytes: h.MaxRequestBytes, MaxUploadBytes: env.Config.Sessions.DiskBytes,
 		RequestTimeout: h.RequestTimeout, Grace: h.ShutdownGrace,
 		Context: telemetry.WithRequestID, Signed: files.Signed, Log: env.Log,
+		SignIns: auth.OpenSignIns(env.StateDir), Operator: &auth.Principal{ID: auth.Local, Name: auth.Local, Tools: config.Scopes()},
 	}
 	if dev {
 		wc.Verifier = auth.OpenTokens(env.StateDir)
@@ -99,13 +100,14 @@ func document(v any) http.Handler {
 type HTTP struct {
 	*web.Server
 	previews *previews
+	path     string   // of the MCP endpoint
 	ends     []func() // what its handlers run, the last one first
 }
 
 // NewHTTP makes the server that wc describes, with what is behind its paths. draining, if it
 // is not nil, is called when the server begins to end. Close ends the server's handlers.
 func (a *App) NewHTTP(wc web.Config, ready *Ready, draining func()) (_ *HTTP, err error) {
-	h := &HTTP{previews: a.previews}
+	h := &HTTP{previews: a.previews, path: a.Config.HTTP.Path}
 	defer func() {
 		if err != nil {
 			h.Close()
@@ -173,7 +175,7 @@ func (a *App) addFiles(wc *web.Config, server *mcpserver.Server, links *files.Li
 // addOperation adds what watches and bounds requests, and the paths for operators and for
 // microsandbox's clients.
 func (a *App) addOperation(wc *web.Config, ready *Ready) {
-	wc.Metrics, wc.Ready = a.telemetry.Handler(), ready.reasons
+	wc.Metrics, wc.Ready, wc.SignedIn = a.telemetry.Handler(), ready.reasons, a.signedIn
 	if slices.Contains(a.Config.Tools.Enabled, sandboxSet) {
 		wc.RPC = telemetry.Joined(a.sandboxes.RPC(sandboxOwner, a.memory))
 		wc.Health = http.HandlerFunc(microsandbox.Health)
@@ -186,7 +188,7 @@ func (a *App) addOperation(wc *web.Config, ready *Ready) {
 func (h *HTTP) Run(ctx context.Context, listening func(url string)) error {
 	defer h.previews.unannounce()
 	return h.Server.Run(ctx, func(url string) {
-		h.previews.announce(h.PreviewURL)
+		h.previews.announce(h.PreviewURL, strings.TrimSuffix(url, h.path))
 		listening(url)
 	})
 }
@@ -293,6 +295,18 @@ func (b requestObserver) RequestsFailed(ctx context.Context, f web.Failures) {
 	}
 	if f.Count > 1 {
 		r.Count = f.Count
+	}
+	b.note(ctx, r)
+}
+
+// signedIn records who signed in to the server with a browser, or out.
+func (b *base) signedIn(ctx context.Context, e web.SignedIn) {
+	r := audit.Record{Action: audit.SignIn, Principal: e.Who.ID, Outcome: audit.Success}
+	if e.Out {
+		r.Action = audit.SignOut
+	}
+	if from := web.ClientAddr(ctx); from.IsValid() {
+		r.Target = from.String()
 	}
 	b.note(ctx, r)
 }

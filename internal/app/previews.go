@@ -106,14 +106,15 @@ func (b *base) previewed(ctx context.Context, e preview.Event) {
 // announced tells commands where a server's previews are.
 type announced struct {
 	Process int    `json:"process"`
-	URL     string `json:"url"` // of each preview, with * in place of its id
+	URL     string `json:"url"`  // of each preview, with * in place of its id
+	Base    string `json:"base"` // of the server itself
 }
 
 func (v *previews) announcement() string { return filepath.Join(v.dir, "server.json") }
 
-// announce tells commands where this server's previews are, until unannounce.
-func (v *previews) announce(url func(id string) string) {
-	text, err := json.Marshal(announced{os.Getpid(), url("*")})
+// announce tells commands where this server and its previews are, until unannounce.
+func (v *previews) announce(url func(id string) string, base string) {
+	text, err := json.Marshal(announced{os.Getpid(), url("*"), base})
 	if err == nil {
 		err = os.MkdirAll(v.dir, 0o700)
 	}
@@ -153,6 +154,16 @@ func processExists(pid int) bool {
 	defer func() { _ = p.Release() }()
 	err = p.Signal(syscall.Signal(0))
 	return err == nil || errors.Is(err, os.ErrPermission) || runtime.GOOS == "windows" // where it would not have been found
+}
+
+// ServerURL gives the address of the server that serves this state folder, without a path.
+// It is an error if none does.
+func (env *Env) ServerURL() (string, error) {
+	s, err := env.newPreviews().server()
+	if err == nil && s.Base == "" {
+		err = os.ErrNotExist // an earlier paddock
+	}
+	return s.Base, err
 }
 
 // Previews gives the previews of a session.

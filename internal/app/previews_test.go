@@ -10,7 +10,7 @@ import (
 
 func TestAServerThatWasKilledIsNotWherePreviewsAre(t *testing.T) {
 	v := &previews{dir: t.TempDir(), log: slog.New(slog.DiscardHandler)}
-	v.announce(func(id string) string { return "http://" + id + ".localhost:1" })
+	v.announce(func(id string) string { return "http://" + id + ".localhost:1" }, "http://localhost:1")
 	if a, err := v.server(); err != nil || a.Process != os.Getpid() || a.URL != "http://*.localhost:1" {
 		t.Errorf("there is %v, %v", a, err)
 	}
@@ -26,7 +26,7 @@ func TestAServerThatWasKilledIsNotWherePreviewsAre(t *testing.T) {
 			t.Errorf("there is %v", a)
 		}
 	}
-	v.announce(func(id string) string { return id })
+	v.announce(func(id string) string { return id }, "")
 	v.unannounce()
 	if a, err := v.server(); err == nil {
 		t.Errorf("after its end there is %v", a)

@@ -74,6 +74,10 @@ const (
 	PreviewCreate  = "preview_create"
 	PreviewOpen    = "preview_open" // with its link, by whoever has that
 	PreviewRevoke  = "preview_revoke"
+	SignInLink     = "sign_in_link" // that signs a browser in as the operator
+	SignIn         = "sign_in"      // of a browser; Target has from where
+	SignOut        = "sign_out"
+	SignInRevoke   = "sign_in_revoke" // of all browsers
 	// Of calls of tools that a person has to allow.
 	ApprovalRequest  = "approval_request"
 	ApprovalGrant    = "approval_grant"

@@ -90,7 +90,7 @@ func (cmd serveCommand) serve(c *cobra.Command, dev bool) error {
 	ctx, stop := context.WithCancelCause(c.Context())
 	defer stop(nil)
 	err = server.Run(ctx, func(url string) {
-		if err := cmd.tellServing(url, local, dev); err != nil {
+		if err := cmd.tellServing(ctx, a.Audit, url, local, dev); err != nil {
 			stop(err)
 		}
 	})
@@ -102,16 +102,35 @@ func (cmd serveCommand) serve(c *cobra.Command, dev bool) error {
 
 // tellServing says where MCP is served. First it opens local, the way in for this machine's
 // user, if it is not nil.
-func (cmd serveCommand) tellServing(url string, local *app.LocalUser, dev bool) error {
+func (cmd serveCommand) tellServing(ctx context.Context, log *audit.Log, url string, local *app.LocalUser, dev bool) error {
 	if local != nil {
 		if err := cmd.openLocal(local); err != nil {
 			return err
 		}
 	}
 	fmt.Fprintf(cmd.stderr, "paddock: MCP is served at %s\n", url)
+	if terminal(cmd.stderr) { // a log is not a place for a link that lets someone in
+		if err := cmd.tellConsole(ctx, log, strings.TrimSuffix(url, cmd.Config.HTTP.Path)); err != nil {
+			return err
+		}
+	}
 	if dev {
 		cmd.say("warning", "every program on this machine can run code here: no token is asked for")
 	}
+	return nil
+}
+
+// tellConsole shows the link by which the operator's browser comes in.
+func (cmd serveCommand) tellConsole(ctx context.Context, log *audit.Log, base string) error {
+	if err := log.Write(ctx, audit.Record{Action: audit.SignInLink, Principal: auth.Local, Outcome: audit.Success}); err != nil {
+		return err
+	}
+	link, _, err := cmd.newConsoleLink(ctx, base)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(cmd.stderr, "paddock: the console opens once, for %v, at %s\n", auth.TicketTTL, link)
+	cmd.say("hint", "paddock open makes another link")
 	return nil
 }
 

@@ -46,7 +46,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage; paddock run has its own.`,
 	keyFlag(root.PersistentFlags(), "log-level", "log to stderr from `LEVEL` on: debug, info, warn or error")
 	for _, of := range []interface{ command() *cobra.Command }{
 		runCommand{cl}, replCommand{cl}, shellCommand{cl}, topCommand{cl}, mcpCommand{cl}, serveCommand{cl}, sessionCommand{cl}, skillCommand{cl}, imageCommand{cl},
-		serverCommand{cl}, secretCommand{cl}, tokenCommand{cl}, auditCommand{cl}, approvalsCommand{cl},
+		serverCommand{cl}, secretCommand{cl}, tokenCommand{cl}, openCommand{cl}, auditCommand{cl}, approvalsCommand{cl},
 		doctorCommand{cl}, prepareCommand{cl}, setupCommand{cl}, configCommand{cl}, trustCommand{cl}, uninstallCommand{cl}, versionCommand{cl},
 		copyCommand{cl}, completionCommand{cl}, manCommand{cl},
 	} {

@@ -258,3 +258,10 @@ func TestWhoStartedAProgramIsAskedAtTheTerminal(t *testing.T) {
 		}
 	}
 }
+
+func TestServeShowsALinkToTheConsoleAtATerminal(t *testing.T) {
+	a := startAtTerminal(t, sandboxtest.Memory(t), "serve", "--port", "0")
+	a.until(`the console opens once, for 10m0s, at http://127\.0\.0\.1:[0-9]+/#ticket=[0-9]+\.[0-9a-f]{16}\.[A-Z2-7]{26}`)
+	a.types("\x03")
+	a.ends(0)
+}

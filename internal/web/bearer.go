@@ -18,10 +18,18 @@ func (s *Server) authenticate(w http.ResponseWriter, r *http.Request, rt route, 
 	case rt.open, rt.upload && s.config.Signed != nil && s.config.Signed(r):
 		return nil, nil
 	case s.config.Dev:
-		return s.unasked(r, from), nil
+		return s.unasked(r, rt, from), nil
 	}
 	if rt.e2b && s.config.E2BOwnToken(r) {
 		return nil, nil
+	}
+	if passes := s.passes(r, rt, from); len(passes) > 0 {
+		p, err := s.browser(r, from, passes)
+		if err != nil {
+			s.failed(r.Context(), from, err)
+			return nil, s.challenge(w, r, err)
+		}
+		return p, nil
 	}
 	token, err := auth.BearerToken(r.Header)
 	if key := r.Header.Get("X-Api-Key"); rt.e2b && key != "" {
@@ -42,9 +50,15 @@ func (s *Server) authenticate(w http.ResponseWriter, r *http.Request, rt route, 
 	return nil, s.challenge(w, r, err)
 }
 
-// unasked is whose request it is where no token is asked for: this machine's user's. Who
-// decides about calls does that with a token that may, where the request has one.
-func (s *Server) unasked(r *http.Request, from *sender) *auth.Principal {
+// unasked is whose request it is where no token is asked for: this machine's user's, or a
+// signed-in browser's. Who decides about calls does that with a token that may, where the
+// request has one.
+func (s *Server) unasked(r *http.Request, rt route, from *sender) *auth.Principal {
+	if passes := s.passes(r, rt, from); len(passes) > 0 {
+		if p, err := s.browser(r, from, passes); err == nil {
+			return p
+		}
+	}
 	if token, err := auth.BearerToken(r.Header); err == nil && s.config.Verifier != nil && (r.URL.Path == approvalsPath || strings.HasPrefix(r.URL.Path, approvalsPath+"/")) {
 		if p, err := s.config.Verifier.Verify(r.Context(), token); err == nil {
 			from.token = token

@@ -126,8 +126,7 @@ func (s *Server) checkOrigin(r *http.Request, from *sender) error {
 	}
 	origin, ok := normalOrigin(sent[0])
 	if len(sent) == 1 && ok {
-		own, _ := normalOrigin(from.scheme + "://" + from.host)
-		if origin == own || slices.Contains(s.origins, origin) || slices.Contains(s.origins, "*") && strings.HasPrefix(origin, "http") {
+		if origin == ownOrigin(from) || slices.Contains(s.origins, origin) || slices.Contains(s.origins, "*") && strings.HasPrefix(origin, "http") {
 			return nil
 		}
 	}

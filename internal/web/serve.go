@@ -47,6 +47,12 @@ func (s *Server) table() map[string]route {
 		e2bFiles:      {handler: c.E2B, methods: []string{http.MethodGet, http.MethodHead, http.MethodPost}, upload: true, e2b: true},
 		wellKnown:     {handler: c.Metadata, methods: read, open: true, own: true},
 	}
+	if c.SignIns != nil {
+		post := []string{http.MethodPost}
+		table[signInPath] = route{handler: http.HandlerFunc(s.signIn), methods: post, open: true, own: true}
+		table[signOutPath] = route{handler: http.HandlerFunc(s.signOut), methods: post, open: true, own: true}
+		table[whoPath] = route{handler: http.HandlerFunc(s.whoami), methods: read, own: true}
+	}
 	table[wellKnown+c.Path] = table[wellKnown]
 	return table
 }

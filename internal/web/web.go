@@ -58,6 +58,12 @@ type Config struct {
 	// Verifier decides about bearer tokens; nil only with Dev, where it counts for who
 	// decides about calls alone.
 	Verifier auth.Verifier
+	// SignIns let browsers in, at /api/v1/signin; nil: 404. Operator is who comes in by a
+	// link that was made on the command line. SignedIn is told of each who signs in or out;
+	// nil: none is told.
+	SignIns  *auth.SignIns
+	Operator *auth.Principal
+	SignedIn func(context.Context, SignedIn)
 	// Scopes are what a client without a token is told to ask its issuer for;
 	// nil: nothing.
 	Scopes []string
@@ -228,7 +234,8 @@ func New(config Config) (*Server, error) {
 		AllowOriginFunc: func(string) bool { return true },
 		AllowedMethods:  []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete},
 		// Mcp-Param-* has as many names as tools have parameters. No header gives a
-		// page anything that it did not have: there are no cookies here.
+		// page anything that it did not have: a browser's pass counts for pages of
+		// this server alone.
 		AllowedHeaders:      []string{"*"},
 		ExposedHeaders:      []string{"Mcp-Session-Id", "MCP-Protocol-Version", "WWW-Authenticate", "Retry-After", "X-Request-Id", "ETag", "Content-Range"},
 		MaxAge:              600,
@@ -259,6 +266,12 @@ func (c *Config) complete() {
 	if c.Observer == nil {
 		c.Observer = unobserved{}
 	}
+	if c.SignedIn == nil {
+		c.SignedIn = func(context.Context, SignedIn) {}
+	}
+	if c.Dev && c.Verifier == nil {
+		c.Verifier = auth.Any()
+	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
@@ -278,6 +291,8 @@ func (s *Server) checkAccess() error {
 	switch {
 	case !c.Dev && c.Verifier == nil:
 		return fault.New(fault.Internal, "an HTTP server needs to know who may come in")
+	case c.SignIns != nil && c.Operator == nil:
+		return fault.New(fault.Internal, "an HTTP server that browsers sign in to needs to know who the operator is")
 	case c.Dev && len(c.TrustedProxies) > 0:
 		return fault.New(fault.Invalid, "a proxy's requests need a token").WithHint("leave --dev or the trusted proxies out")
 	case c.Dev && slices.Contains(c.Origins, "*"):

@@ -72,13 +72,13 @@ var errBeyond = fault.New(fault.Denied, "this token may not decide about calls o
 	WithHint("the operator can make one that may: paddock token create NAME --approve")
 
 // reachOf finds out whose request it is. Tokens of paddock's own are the operator's to
-// give: one with the scope is for everybody's approvals. What an issuer's user may decide
-// is their own.
+// give: one with the scope is for everybody's approvals, and so is the operator's browser,
+// which is this machine's user with the scope. What an issuer's user may decide is their own.
 func reachOf(who *auth.Principal) (reach, error) {
 	if who == nil || !slices.Contains(who.Tools, Scope) { // no list of tools is all tools, and not this
 		return reach{}, errBeyond
 	}
-	return reach{principal: who.ID, all: strings.HasPrefix(who.ID, auth.OfToken)}, nil
+	return reach{principal: who.ID, all: strings.HasPrefix(who.ID, auth.OfToken) || who.ID == auth.Local}, nil
 }
 
 // ServeHTTP answers one request.
