@@ -16,7 +16,7 @@ GO_FILES := $(shell git ls-files -co --exclude-standard '*.go' go.mod go.sum)
 
 # How far make is, where it makes all: recipes are steps by these names.
 NATIVE_STEPS = $(if $(filter 1,$(NATIVE)),engine worker)
-STEPS = $(if $(filter-out all,$(MAKECMDGOALS)),,interpreters skills $(NATIVE_STEPS) binary preparation program)
+STEPS = $(if $(filter-out all,$(MAKECMDGOALS)),,interpreters skills console $(NATIVE_STEPS) binary preparation program)
 BEGAN := $(shell date +%s)
 export BEGAN
 STEP = @STEPS='$(STEPS)' bash tools/step.sh
@@ -59,6 +59,16 @@ skills/dist/stamp: $(wildcard skills/build/*) | guest/dist/stamp
 skills/dist/digests: $(SKILL_FILES) skills/dist/stamp $(wildcard internal/skill/builtin.go internal/skill/folder.go)
 	@go run ./skills/build/digests $@
 
+## Console --------------------------------------------------------------------
+
+CONSOLE_FILES := $(shell git ls-files -co --exclude-standard console | grep -v '^console/dist/')
+
+.PHONY: console
+console: console/dist/stamp ## build the pages that paddock serve shows in a browser
+
+console/dist/stamp: $(CONSOLE_FILES)
+	$(STEP) console bash console/build.sh console/dist
+
 ## Native engine --------------------------------------------------------------
 
 # The guests translated ahead of time, in a worker that the binary carries.
@@ -89,7 +99,7 @@ bin/native-$(NATIVE):
 
 ## Binary ---------------------------------------------------------------------
 
-bin/paddock: $(PROGRAM_FILES) $(EMBEDDED_FILES) $(SKILL_FILES) guest/dist/stamp skills/dist/digests bin/native-$(NATIVE) $(if $(filter 1,$(NATIVE)),$(WORKER))
+bin/paddock: $(PROGRAM_FILES) $(EMBEDDED_FILES) $(SKILL_FILES) console/dist/stamp guest/dist/stamp skills/dist/digests bin/native-$(NATIVE) $(if $(filter 1,$(NATIVE)),$(WORKER))
 	$(STEP) binary go build -trimpath -ldflags '$(LDFLAGS)' -o $@ ./cmd/paddock
 
 .PHONY: prepare
@@ -108,7 +118,7 @@ RELEASED := linux-amd64 linux-arm64 darwin-arm64 darwin-amd64 windows-amd64
 ELSEWHERE := $(addprefix dist/bin/,$(filter-out $(PLATFORM),$(RELEASED)))
 
 # Other systems' binaries have no native engine: that of Linux is built where it runs.
-$(ELSEWHERE): dist/bin/%: $(PROGRAM_FILES) $(EMBEDDED_FILES) $(SKILL_FILES) guest/dist/stamp skills/dist/digests
+$(ELSEWHERE): dist/bin/%: $(PROGRAM_FILES) $(EMBEDDED_FILES) $(SKILL_FILES) console/dist/stamp guest/dist/stamp skills/dist/digests
 	@echo "paddock: building for $*"
 	@mkdir -p $(@D) && CGO_ENABLED=0 GOOS=$(firstword $(subst -, ,$*)) GOARCH=$(lastword $(subst -, ,$*)) go build -trimpath -ldflags '$(LDFLAGS)' -o $@ ./cmd/paddock
 
@@ -193,7 +203,7 @@ PLAIN := go test -vet=off -timeout 25m
 GROWS := $(sort $(dir $(shell grep -rl --include='*_test.go' paddock/internal/growth internal)))
 
 .PHONY: test
-test: guest/dist/stamp skills/dist/digests $(if $(filter 1,$(NATIVE)),$(WORKER)) ## tests with the race detector, real guests included
+test: guest/dist/stamp console/dist/stamp skills/dist/digests $(if $(filter 1,$(NATIVE)),$(WORKER)) ## tests with the race detector, real guests included
 	@echo "paddock: tests"
 	@set -o pipefail; driven=$$(go list $(DRIVES)) && all=$$(go list ./... | grep -vxF "$$driven") && PADDOCK_BIN=$(CURDIR)/bin/paddock $(RACE) -skip 'OwnTests$$|Square' $$all
 	@echo "paddock: how work grows with its input"
@@ -245,4 +255,4 @@ bench: bin/paddock prepare ## one table of measurements, each with its baseline
 
 .PHONY: clean
 clean: ## remove what was built here; the cache stays
-	rm -rf bin dist guest/dist/*.zip guest/dist/*.json guest/dist/stamp skills/dist/documents skills/dist/digests skills/dist/stamp $(CARRIED)/*/worker.* internal/sandbox/wasm/native/lib
+	rm -rf bin dist guest/dist/*.zip guest/dist/*.json guest/dist/stamp skills/dist/documents skills/dist/digests skills/dist/stamp $(filter-out %/README.md,$(wildcard console/dist/*)) $(CARRIED)/*/worker.* internal/sandbox/wasm/native/lib

@@ -14,6 +14,7 @@ import (
 // To allow a new edge, change the table in the same commit and say why.
 var mayImport = map[string][]string{
 	"cmd/paddock":                          {"guest/dist", "internal/app", "internal/cli", "internal/helper", "internal/sandbox/linux", "internal/sandbox/linux/agent", "internal/sandbox/wasm/worker"},
+	"console":                              {},
 	"guest/dist":                           {},
 	"guest":                                {"internal/fault"},
 	"guest/build/instrument":               {},
@@ -41,7 +42,7 @@ var mayImport = map[string][]string{
 	"internal/cluster/clustertest":         {"internal/cluster/natsserver"},
 	"internal/cluster/natsserver":          {"internal/fault"},
 	"internal/checkpoint":                  {"internal/blob", "internal/fault", "internal/history", "internal/sandbox", "internal/workspace"},
-	"internal/app":                         {"guest", "internal/approval", "internal/audit", "internal/auth", "internal/bindings/broker", "internal/bindings/journal", "internal/bindings/oauth", "internal/bindings/stub", "internal/bindings/upstream", "internal/config", "internal/e2b", "internal/egress", "internal/egress/proxy", "internal/egress/streams", "internal/fault", "internal/helper", "internal/image", "internal/limit", "internal/mcpserver", "internal/mcpserver/transport", "internal/membudget", "internal/microsandbox", "internal/picture", "internal/pkgproxy", "internal/pkgproxy/install", "internal/sandbox", "internal/sandbox/linux", "internal/sandbox/linux/proxyenv", "internal/sandbox/wasm", "internal/secret", "internal/serverstore", "internal/session", "internal/skill", "internal/telemetry", "internal/trust", "internal/vault", "internal/web", "internal/web/approvals", "internal/web/files", "internal/web/preview", "skills", "internal/sandbox/typescript", "internal/atomicfile", "internal/textsafe", "internal/localhost"},
+	"internal/app":                         {"guest", "internal/approval", "internal/audit", "internal/auth", "internal/bindings/broker", "internal/bindings/journal", "internal/bindings/oauth", "internal/bindings/stub", "internal/bindings/upstream", "internal/config", "internal/e2b", "internal/egress", "internal/egress/proxy", "internal/egress/streams", "internal/fault", "internal/helper", "internal/image", "internal/limit", "internal/mcpserver", "internal/mcpserver/transport", "internal/membudget", "internal/microsandbox", "internal/picture", "internal/pkgproxy", "internal/pkgproxy/install", "internal/sandbox", "internal/sandbox/linux", "internal/sandbox/linux/proxyenv", "internal/sandbox/wasm", "internal/secret", "internal/serverstore", "internal/session", "internal/skill", "internal/telemetry", "internal/trust", "internal/vault", "internal/web", "internal/web/approvals", "internal/web/files", "internal/web/preview", "skills", "internal/sandbox/typescript", "internal/atomicfile", "internal/textsafe", "internal/localhost", "console", "internal/web/console"},
 	"internal/cli":                         {"internal/app", "internal/approval", "internal/audit", "internal/auth", "internal/bindings/broker", "internal/bindings/catalog", "internal/bindings/oauth", "internal/bindings/stub", "internal/bindings/upstream", "internal/config", "internal/fault", "internal/image", "internal/mcpserver", "internal/mcpserver/transport", "internal/pkgproxy", "internal/sandbox", "internal/secret", "internal/serverstore", "internal/notebook", "internal/session", "internal/setup", "internal/skill", "internal/telemetry", "internal/textsafe", "internal/trust", "internal/vault", "internal/web", "internal/web/preview", "internal/atomicfile", "internal/privatefile", "internal/workspace", "internal/uninstall"},
 	"internal/serverstore":                 {"internal/blob", "internal/config", "internal/fault", "internal/table", "internal/vault", "internal/privatefile"},
 	"internal/commitlog":                   {"internal/atomicfile", "internal/blob", "internal/fault", "internal/lock"},
@@ -147,6 +148,7 @@ var mayImport = map[string][]string{
 	"tests/waiting":                        {},
 	"internal/web":                         {"internal/auth", "internal/fault", "internal/iolimit", "internal/textsafe"},
 	"internal/web/approvals":               {"internal/approval", "internal/auth", "internal/fault", "internal/web"},
+	"internal/web/console":                 {"internal/auth", "internal/fault", "internal/session", "internal/web"},
 	"internal/web/files":                   {"internal/table", "internal/auth", "internal/archive", "internal/fault", "internal/session", "internal/web", "internal/workspace", "internal/atomicfile", "internal/privatefile"},
 	"internal/web/preview":                 {"internal/table", "internal/auth", "internal/fault", "internal/sandbox", "internal/session", "internal/web", "internal/atomicfile"},
 	"internal/workspace":                   {"internal/blob", "internal/fault", "internal/membudget", "internal/pattern", "internal/iolimit"},

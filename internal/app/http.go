@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"paddock/console"
 	"paddock/internal/audit"
 	"paddock/internal/auth"
 	"paddock/internal/config"
@@ -19,6 +20,7 @@ import (
 	"paddock/internal/session"
 	"paddock/internal/telemetry"
 	"paddock/internal/web"
+	webconsole "paddock/internal/web/console"
 	"paddock/internal/web/files"
 )
 
@@ -148,6 +150,9 @@ func (a *App) NewHTTP(wc web.Config, ready *Ready, draining func()) (_ *HTTP, er
 		return nil, err
 	}
 	if wc.Approvals, err = a.approvalsAPI(beyond); err != nil {
+		return nil, err
+	}
+	if wc.Console, err = webconsole.New(webconsole.Config{Files: console.Files(), Sessions: a.Sessions.List}); err != nil {
 		return nil, err
 	}
 	if err := a.addE2B(h, &wc); err != nil {

@@ -109,7 +109,7 @@ func (cmd serveCommand) tellServing(ctx context.Context, log *audit.Log, url str
 		}
 	}
 	fmt.Fprintf(cmd.stderr, "paddock: MCP is served at %s\n", url)
-	if terminal(cmd.stderr) { // a log is not a place for a link that lets someone in
+	if terminal(cmd.stderr) && app.ConsoleBuilt() { // a log is not a place for a link that lets someone in
 		if err := cmd.tellConsole(ctx, log, strings.TrimSuffix(url, cmd.Config.HTTP.Path)); err != nil {
 			return err
 		}

@@ -24,9 +24,10 @@ func TestServerAnswersTheDocumentedPaths(t *testing.T) {
 	s := startServe(t, "--state-dir", state, "--tools", "core,files,sandbox")
 	defer s.ends()
 	host := strings.TrimSuffix(s.url, "/mcp")
-	values := strings.NewReplacer("{id}", "unknown", "{name}", "named", "{path…}", "a/file", "{token}", "unknown", "{preview}", "abcdefghijklmnopqrstuvwxyz")
+	values := strings.NewReplacer("{id}", "unknown", "{name}", "named", "{path…}", "a/file", "{token}", "unknown", "{file}", "app.css", "{preview}", "abcdefghijklmnopqrstuvwxyz")
 	for _, p := range app.HTTPPaths("/mcp") {
-		if strings.HasPrefix(p.Pattern, "/.well-known/") { // it needs an issuer of tokens
+		// Those need an issuer of tokens, or a browser.
+		if strings.HasPrefix(p.Pattern, "/.well-known/") || p.Pattern == "/" {
 			continue
 		}
 		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodPatch} {

@@ -91,6 +91,9 @@ func (s *Server) routeOf(r *http.Request, from *sender) route {
 			return route{preview: id, upload: true}
 		}
 	}
+	if r.URL.Path == "/" && !wantsPage(r) {
+		return route{}
+	}
 	return s.route(r.URL.Path)
 }
 

@@ -43,6 +43,9 @@ func (s *Server) table() map[string]route {
 		// Bodies and errors are plain JSON's.
 		approvalsPath: {handler: c.Approvals, methods: []string{http.MethodGet, http.MethodPost}},
 		sessionsPath:  {handler: c.Previews},
+		"/":           {handler: c.Console, methods: read, open: true, own: true},
+		consolePath:   {handler: c.Console, methods: read, open: true, own: true},
+		consoleList:   {handler: c.Console, methods: read},
 		e2bPath:       {handler: stripped(c.E2B), upload: true, e2b: true},
 		e2bFiles:      {handler: c.E2B, methods: []string{http.MethodGet, http.MethodHead, http.MethodPost}, upload: true, e2b: true},
 		wellKnown:     {handler: c.Metadata, methods: read, open: true, own: true},
@@ -71,6 +74,12 @@ const approvalsPath = "/api/v1/approvals"
 // sessionsPath is where previews are made.
 const sessionsPath = "/api/v1/sessions/"
 
+// consolePath is where the console has its files, and consoleList its sessions.
+const consolePath, consoleList = "/console/", "/console/sessions"
+
+// wantsPage reports whether a browser asks for a page.
+func wantsPage(r *http.Request) bool { return strings.Contains(r.Header.Get("Accept"), "text/html") }
+
 // Where E2B's clients are served: below a path, and where they send signed requests for files.
 const (
 	e2bPath  = "/e2b/"
@@ -94,6 +103,8 @@ func (s *Server) prefix(path string) string {
 		return e2bPath
 	case strings.HasPrefix(path, approvalsPath+"/"):
 		return approvalsPath
+	case strings.HasPrefix(path, consolePath) && path != consoleList:
+		return consolePath
 	case strings.HasPrefix(path, sessionsPath):
 		return sessionsPath
 	case strings.HasPrefix(path, s.config.Path+namedPath):

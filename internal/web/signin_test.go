@@ -275,3 +275,38 @@ func TestWhoGuessesWaits(t *testing.T) {
 		t.Errorf("who has a link hears %d %s", got.status, got.body)
 	}
 }
+
+func TestABrowserGetsAPageWhereOthersGetTheError(t *testing.T) {
+	s := startSigning(t, Config{Console: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Security-Policy", "default-src 'none'")
+		fmt.Fprint(w, "page of ", r.URL.Path)
+	})})
+	page := "Accept: text/html,application/xhtml+xml,*/*;q=0.8"
+	for name, test := range map[string]struct {
+		line    string
+		headers []string
+		status  int
+		body    string
+	}{
+		"a browser":             {"GET /", []string{page, "Sec-Fetch-Site: none", "Sec-Fetch-Mode: navigate"}, 200, "page of /"},
+		"a link elsewhere":      {"GET /", []string{page, "Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate"}, 200, "page of /"},
+		"a client":              {"GET /", []string{"Accept: */*"}, 404, `"message":"there is nothing at /"`},
+		"a client of JSON":      {"GET /", []string{"Accept: application/json"}, 404, `"hint":"the MCP endpoint is /mcp"`},
+		"a client without type": {"POST /", nil, 404, "there is nothing at /"},
+		"a form":                {"POST /", []string{page}, 405, ""},
+		"a page that embeds it": {"GET /", []string{page, "Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: no-cors"}, 403, ""},
+		"a name of somebody's":  {"GET /", []string{page, "Host: rebound.test:PORT"}, 403, "is not called"},
+		"a file":                {"GET /console/app.js", nil, 200, "page of /console/app.js"},
+		"its sessions":          {"GET /console/sessions", nil, 401, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := s.ask(t, test.line, "", test.headers...)
+			if got.status != test.status || !strings.Contains(got.body, test.body) {
+				t.Errorf("it says %d %s", got.status, got.body)
+			}
+			if got.header.Get("X-Frame-Options") != "DENY" {
+				t.Error("it may be shown in a frame")
+			}
+		})
+	}
+}

@@ -92,6 +92,9 @@ type Config struct {
 	// errors of microsandbox. Health is behind /api/v1/health, where nobody needs a
 	// token; nil: 404.
 	RPC, Health http.Handler
+	// Console is what lies behind / for browsers, which accept text/html, and below
+	// /console/, where no token is needed but for /console/sessions; nil: 404.
+	Console http.Handler
 	// Approvals is what lies behind /api/v1/approvals and below it; nil: 404.
 	Approvals http.Handler
 

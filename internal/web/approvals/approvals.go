@@ -130,8 +130,19 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, reach reach) (an
 	case id == "":
 		return h.list(r, reach)
 	}
-	return h.find(reach, id)
+	a, err := h.find(reach, id)
+	return show(a), err
 }
+
+// Shown is an approval as it is answered.
+type Shown struct {
+	approval.Approval
+	// Text are the arguments to the letter, which a client's parser may not keep: its
+	// numbers may have fewer digits, and its objects each name once.
+	Text string `json:"arguments_text"`
+}
+
+func show(a approval.Approval) Shown { return Shown{a, string(a.Arguments)} }
 
 func (h *Handler) list(r *http.Request, reach reach) (any, error) {
 	state := approval.State(r.URL.Query().Get("state"))
@@ -142,13 +153,13 @@ func (h *Handler) list(r *http.Request, reach reach) (any, error) {
 	} else {
 		all, err = h.config.Store.List(reach.principal)
 	}
-	list := []approval.Approval{}
+	list := []Shown{}
 	for _, a := range all {
 		if state == "" && a.State.Open() || state == "all" || state == a.State {
-			list = append(list, a)
+			list = append(list, show(a))
 		}
 	}
-	return map[string][]approval.Approval{"approvals": list}, err
+	return map[string][]Shown{"approvals": list}, err
 }
 
 func (h *Handler) find(reach reach, id string) (approval.Approval, error) {
