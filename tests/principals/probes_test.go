@@ -66,6 +66,24 @@ var routes = map[string]string{
 		GET /api/v1/sessions/
 		GET /api/v1/sessions/{machine}
 		PUT /api/v1/sessions/{machine}/previews`,
+	"/": `
+		GET /?session={session} | Accept: text/html
+		GET /?session={session}
+		POST /?session={session} {}`,
+	"consolePath": `
+		GET /console/{session}
+		GET /console/?session={session}`,
+	"consoleList": `
+		safe GET /console/sessions
+		GET /console/sessions?session={session}`,
+	"signInPath": `
+		POST /api/v1/signin {"ticket":"{signature}"} | Content-Type: application/json
+		POST /api/v1/signin {"token":"{mcp}"} | Content-Type: application/json
+		GET /api/v1/signin`,
+	"signOutPath": `
+		POST /api/v1/signout {"session":"{session}"} | Content-Type: application/json`,
+	"whoPath": `
+		GET /api/v1/whoami?session={session}`,
 	"e2bPath": `
 		GET /e2b/sandboxes/{e2b}
 		GET /e2b/sandboxes/{e2b}/metrics
