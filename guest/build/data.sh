@@ -109,7 +109,7 @@ link() {
 key=$({ cat "$here/data.sh" "$data"/*.* "$data"/names/* "$here/../python/glue.c"; echo "$python $(clang++-19 --version | head -n 1)"; } | sha256sum | cut -c1-16)
 dir=$cache/data-$key
 if [ ! -d "$dir" ]; then
-	work=$cache/work/data log=$cache/data.log begin=$SECONDS
+	work=$cache/build-data log=$cache/data.log begin=$SECONDS
 	export PADDOCK_SYSROOT=$sysroot PADDOCK_PREFIX=$work PATH=$work/bin:$PATH
 	rm -rf "$work" && mkdir -p "$work/done"
 	say "data: building (log: $log)"

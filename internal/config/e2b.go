@@ -12,7 +12,7 @@ type E2B struct {
 	Templates map[string]string // images, by the names of templates
 }
 
-// usualTemplates are those that E2B's SDKs ask for where nobody says.
+// usualTemplates are those that E2B's SDKs ask for by themselves.
 var usualTemplates = []string{"base", "code-interpreter-v1"}
 
 // E2BTemplates are the images of machines by the names of templates; an empty one is the

@@ -33,7 +33,7 @@ type sandbox struct {
 	ctx     context.Context
 	cut     context.CancelCauseFunc // ends what is under way in it
 	traffic int                     // requests under way
-	idle    chan struct{}           // closed when there are none; nil: nobody waits for that
+	idle    chan struct{}           // closed when there are none; nil: there is no waiter
 	samples []sample
 }
 

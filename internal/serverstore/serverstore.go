@@ -274,7 +274,7 @@ func (s *Servers) change(f func(*content) error) error {
 		if err != nil {
 			return err
 		}
-		if len(text) >= privatefile.MaxBytes { // or nobody could read it again
+		if len(text) >= privatefile.MaxBytes { // or it could not be read again
 			return fault.New(fault.Exhausted, "all servers together may take %d KiB, and with this one they take %d KiB", privatefile.MaxBytes>>10, len(text)>>10).
 				WithHint("paddock server rm removes one; put long values into variables, as ${NAME}")
 		}

@@ -179,7 +179,7 @@ func (f Files) change(alter func(*content) error) error {
 	if err != nil {
 		return err
 	}
-	if len(text) >= privatefile.MaxBytes { // or nobody could read it again
+	if len(text) >= privatefile.MaxBytes { // or it could not be read again
 		return fault.New(fault.Exhausted, "the paths of all trusted files take more than %d KiB", privatefile.MaxBytes>>10).WithHint("paddock trust rm FILE forgets one")
 	}
 	if err := blob.WriteFile(blob.OS, f.path(), append(text, '\n')); err != nil {

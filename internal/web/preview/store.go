@@ -50,7 +50,7 @@ type Preview struct {
 
 // Store keeps previews in a table that processes share, one document each: what is not
 // there was revoked, has expired, or never was. What lets a browser in is signed over all
-// that the document says, so that writing there gives nobody anything without the key. It is
+// that the document says, so that writing there opens nothing without the key. It is
 // safe for concurrent use.
 type Store struct {
 	table table.Table
